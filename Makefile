@@ -56,7 +56,7 @@ CUDA_PART    := $(wildcard src/backend/cuda/kernels/*.cu src/backend/cuda/device
 # What is the program's, too: the object has copies of its own.
 CUDA_ALSO    := src/base/status.c src/base/foreign.c src/base/dtype.c src/backend/kernels/pick.c \
                 src/op/op.c src/op/fused.c src/op/quant.c src/backend/device/log.c \
-                src/backend/device/issue.c src/backend/device/meeting.c src/backend/cpu/kernels/update.c
+                src/backend/device/issue.c src/backend/device/rendezvous.c src/backend/cpu/kernels/update.c
 CUDA_C       := $(wildcard src/backend/cuda/kernels/*.c src/backend/cuda/device/*.c) $(CUDA_ALSO)
 CUDA_OBJECTS := $(CUDA_PART:%.cu=$(BUILD)/obj/%.cu.o) $(CUDA_C:%.c=$(BUILD)/obj/%.pic.o)
 CUDA_TEST    := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tests/cuda/*.c))

@@ -132,8 +132,8 @@ static inline status winner_of(found *out, const char **text, judging *b, const 
 static inline void print_winner_parts(const judged *j, const found *f)
 {
     static const char *const to[] = {"allgather", "alltoall", "flex"};
-    static const char *const beside[] = {"-", "shared", "wgrad", "EP", "EP delayed"};
-    printf("%s, beside %s, offload %d/4, %.1f of %.1f GiB\n", to[f->c.to], beside[f->c.beside],
+    static const char *const overlap[] = {"-", "shared", "wgrad", "EP", "EP delayed"};
+    printf("%s, overlap %s, offload %d/4, %.1f of %.1f GiB\n", to[f->c.to], overlap[f->c.overlap],
            f->c.offload, (double)f->exact.peak_bytes / (1 << 30),
            (double)f->exact.usable / (1 << 30));
     print_parts("  published run", &j->pr);

@@ -1,4 +1,4 @@
-/* kernels.c - how fast the CPU's dense kernels and attention are: GFLOP/s of products, GB/s of what
+/* kernels.c - how fast the CPU's dense kernels and attention are: GFLOP/s of GEMMs, GB/s of what
  * is bound by memory, for the 113 M model of cpu.md at 1 x 1024. Usage: kernels [threads, 2 unless
  * given].
  *

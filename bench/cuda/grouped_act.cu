@@ -1,5 +1,5 @@
-/* grouped_act.cu - does SwiGLU in the epilogue of the experts' first product pay? The product that
- * writes [gate | up] and what SwiGLU makes of it, beside the product of grouped_gemm.cuh and a pass
+/* grouped_act.cu - does SwiGLU in the epilogue of the experts' first GEMM pay? The GEMM that
+ * writes [gate | up] and what SwiGLU makes of it, beside the GEMM of grouped_gemm.cuh and a pass
  * of its own behind it: the same bits, and how long each takes. Needs a Hopper GPU.
  *
  * A tile has 128 columns of gate and the 128 of up that belong to them, so that a thread has both
@@ -218,7 +218,7 @@ typedef struct {
     float *p;
 } act_problem;
 
-static void product_alone(void *of, cudaStream_t stream)
+static void gemm_alone(void *of, cudaStream_t stream)
 {
     ours<GEMM_FORWARD, OUT_BF16, PAIR, STAGES>(&((act_problem *)of)->q, stream);
 }
@@ -231,7 +231,7 @@ static void pass_alone(void *of, cudaStream_t stream)
 
 static void one_behind_another(void *of, cudaStream_t stream)
 {
-    product_alone(of, stream);
+    gemm_alone(of, stream);
     pass_alone(of, stream);
 }
 
@@ -303,7 +303,7 @@ static void time_one(const char *name, act_problem *x)
     static const struct {
         const char *name;
         void (*run)(void *, cudaStream_t);
-    } ways[] = {{"the product", product_alone},
+    } ways[] = {{"the product", gemm_alone},
                 {"SwiGLU", pass_alone},
                 {"one behind another", one_behind_another},
                 {"in one", in_one}};

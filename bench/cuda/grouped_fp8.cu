@@ -1,5 +1,5 @@
 /* grouped_fp8.cu - expert GEMMs in E4M3 with scales a block: checked against a plain kernel, timed
- * beside our BF16 kernel and, for dense products, cuBLASLt. Needs a Hopper GPU.
+ * beside our BF16 kernel and, for dense GEMMs, cuBLASLt. Needs a Hopper GPU.
  *
  * Usage: grouped_fp8 [part of a variant's name [case, -1 for all]] */
 #include <cublasLt.h>

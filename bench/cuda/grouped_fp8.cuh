@@ -1,4 +1,4 @@
-/* grouped_fp8.cuh - the forward product of grouped_fp8.cuh without its scales: one sum
+/* grouped_fp8.cuh - the forward GEMM of grouped_fp8.cuh without its scales: one sum
  * for all of K in the tensor cores, one stage ahead as the BF16 kernel does it. For comparison: the
  * most that the kernel could reach. */
 #ifndef BENCH_CUDA_GROUPED_FP8_CUH
@@ -33,7 +33,7 @@ __device__ __forceinline__ void sum_whole(float acc[128], gemm_shared<STAGES> *s
         last = r->at;
     }
     wgmma_wait<0>();
-    products_arrived<128>(acc);
+    gemms_arrived<128>(acc);
     release<CLUSTER>(&s->empty[last]);
 }
 

@@ -21,7 +21,7 @@ static cublasHandle_t cublas;
 static void cublas_loop(void *problem_, cudaStream_t stream)
 {
     const problem *q = (const problem *)problem_;
-    const product p = q->p;
+    const gemm p = q->p;
     const float one = 1, zero = 0;
     size_t row = 0;
     (void)stream;
@@ -58,7 +58,7 @@ static void cublas_loop(void *problem_, cudaStream_t stream)
 /* One warp an element: result (row, n) of all rows, or (e * m + row, n) of the weight gradient. */
 __device__ float plain_element(const problem q, const int *first_row, size_t row, int n)
 {
-    const product p = q.p;
+    const gemm p = q.p;
     const int lane = threadIdx.x % 32;
     int e = 0, from = 0, to = p.k;
     if (p.kind == GEMM_WEIGHT) {
@@ -192,8 +192,8 @@ static void set_counts(const memory *mem, problem *q, const int *counts, int n_e
 
 #include "grouped_variants.h"
 
-/* Qwen3-30B-A3B's experts, DeepSeek-V3's, and one dense product as the chip's own measure. */
-static const product qwen[] = {
+/* Qwen3-30B-A3B's experts, DeepSeek-V3's, and one dense GEMM as the chip's own measure. */
+static const gemm qwen[] = {
     {"N1536 K2048 forward", GEMM_FORWARD, 0, 1536, 2048},
     {"N1536 K2048 data gradient", GEMM_DATA, 0, 2048, 1536},
     {"N1536 K2048 weight gradient", GEMM_WEIGHT, 1536, 2048, 0},
@@ -203,7 +203,7 @@ static const product qwen[] = {
     {NULL, 0, 0, 0, 0},
 };
 
-static const product deepseek[] = {
+static const gemm deepseek[] = {
     {"N4096 K7168 forward", GEMM_FORWARD, 0, 4096, 7168},
     {"N4096 K7168 data gradient", GEMM_DATA, 0, 7168, 4096},
     {"N4096 K7168 weight gradient", GEMM_WEIGHT, 4096, 7168, 0},
@@ -213,7 +213,7 @@ static const product deepseek[] = {
     {NULL, 0, 0, 0, 0},
 };
 
-static const product dense[] = {
+static const gemm dense[] = {
     {"8192^3 forward", GEMM_FORWARD, 0, 8192, 8192},
     {"head forward", GEMM_FORWARD, 0, 151936, 2048},
     {"head data gradient", GEMM_DATA, 0, 2048, 151936},
@@ -221,7 +221,7 @@ static const product dense[] = {
     {NULL, 0, 0, 0, 0},
 };
 
-static const product projections[] = {
+static const gemm projections[] = {
     {"QKV forward", GEMM_FORWARD, 0, 5120, 2048},
     {"QKV data gradient", GEMM_DATA, 0, 2048, 5120},
     {"QKV weight gradient", GEMM_WEIGHT, 5120, 2048, 0},
@@ -259,7 +259,7 @@ static const struct {
     const char *name;
     int n_experts;
     int (*rows)(int e);
-    const product *products;
+    const gemm *gemms;
 } cases[] = {
     {"even", 128, even_rows, qwen},
     {"skew", 128, skewed_rows, qwen},
@@ -278,10 +278,9 @@ static bool odd_shapes(const memory *mem, const variant *v)
 {
     static const int counts[] = {0,   1,   63,  64,  65,  0,   0, 127, 128,
                                  129, 255, 256, 257, 300, 640, 7, 0};
-    static const product small[] = {
-        {"", GEMM_FORWARD, 0, 512, 192}, {"", GEMM_FORWARD, 0, 320, 64},
-        {"", GEMM_DATA, 0, 512, 192},    {"", GEMM_DATA, 0, 320, 448},
-        {"", GEMM_WEIGHT, 256, 512, 0},  {"", GEMM_WEIGHT, 192, 320, 0}};
+    static const gemm small[] = {{"", GEMM_FORWARD, 0, 512, 192}, {"", GEMM_FORWARD, 0, 320, 64},
+                                 {"", GEMM_DATA, 0, 512, 192},    {"", GEMM_DATA, 0, 320, 448},
+                                 {"", GEMM_WEIGHT, 256, 512, 0},  {"", GEMM_WEIGHT, 192, 320, 0}};
     bool bad = false;
     for (size_t i = 0; i < sizeof small / sizeof small[0]; i++) {
         problem q = {mem->a, mem->b, mem->c, mem->first_row, NULL, 0, 0, small[i]};
@@ -299,7 +298,7 @@ static void time_case(const memory *mem, int i, const char *only, bool once)
 {
     int counts[MAX_EXPERTS];
     for (int e = 0; e < cases[i].n_experts; e++) counts[e] = cases[i].rows(e);
-    for (const product *p = cases[i].products; p->name; p++) {
+    for (const gemm *p = cases[i].gemms; p->name; p++) {
         problem q = {mem->a, mem->b, mem->c, mem->first_row, NULL, 0, 0, *p};
         set_counts(mem, &q, counts, cases[i].n_experts);
         double k = p->kind == GEMM_WEIGHT ? p->m : p->k, tera = 2e-12 * q.n_rows * p->n * k;

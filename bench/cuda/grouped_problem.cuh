@@ -1,4 +1,4 @@
-/* grouped_problem.cuh - what the programs of the expert GEMMs share: a product and its data, the
+/* grouped_problem.cuh - what the programs of the expert GEMMs share: a GEMM and its data, the
  * launch of our kernel, row counts, random numbers. */
 #ifndef BENCH_CUDA_GROUPED_PROBLEM_CUH
 #define BENCH_CUDA_GROUPED_PROBLEM_CUH
@@ -11,7 +11,7 @@ typedef __nv_bfloat16 bf16;
 typedef struct {
     const char *name;
     int kind, m, n, k; /* k: summed over (forward, data gradient); m: weight gradient's rows */
-} product;
+} gemm;
 
 typedef struct {
     const bf16 *a, *b;
@@ -19,7 +19,7 @@ typedef struct {
     const int *first_row; /* [n_experts + 1], device */
     const int *host_counts;
     int n_experts, n_rows;
-    product p;
+    gemm p;
 } problem;
 
 /* ---- launches ---- */

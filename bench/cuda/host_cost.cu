@@ -19,7 +19,7 @@ typedef struct {
     cudaEvent_t event;
     char *memory;
     cublasLtHandle_t lt;
-    cublasLtMatmulDesc_t product;
+    cublasLtMatmulDesc_t gemm;
     cublasLtMatrixLayout_t layout;
     cublasLtMatmulAlgo_t algo;
     cudnnHandle_t dnn;
@@ -49,11 +49,11 @@ static void fill(state *s)
     CHECK(cudaMemsetAsync(s->memory, 0, 4096, s->stream));
 }
 
-static void product(state *s)
+static void gemm(state *s)
 {
     const float one = 1, zero = 0;
     char *m = s->memory;
-    if (cublasLtMatmul(s->lt, s->product, &one, m, s->layout, m + (1 << 20), s->layout, &zero,
+    if (cublasLtMatmul(s->lt, s->gemm, &one, m, s->layout, m + (1 << 20), s->layout, &zero,
                        m + (2 << 20), s->layout, m + (2 << 20), s->layout, &s->algo, m + (4 << 20),
                        32 << 20, s->stream))
         exit(3);
@@ -91,13 +91,13 @@ static void prepare(state *s)
     CHECK(cudaMalloc(&s->memory, 1 << 30));
     CHECK(cudaMemset(s->memory, 0, 1 << 30));
     if (cublasLtCreate(&s->lt)) exit(3);
-    cublasLtMatmulDescCreate(&s->product, CUBLAS_COMPUTE_32F, CUDA_R_32F);
+    cublasLtMatmulDescCreate(&s->gemm, CUBLAS_COMPUTE_32F, CUDA_R_32F);
     cublasLtMatrixLayoutCreate(&s->layout, CUDA_R_16BF, n, n, (int64_t)n);
     cublasLtMatmulPreferenceCreate(&pref);
     cublasLtMatmulPreferenceSetAttribute(pref, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
                                          sizeof workspace);
-    if (cublasLtMatmulAlgoGetHeuristic(s->lt, s->product, s->layout, s->layout, s->layout,
-                                       s->layout, pref, 1, &r, &found) ||
+    if (cublasLtMatmulAlgoGetHeuristic(s->lt, s->gemm, s->layout, s->layout, s->layout, s->layout,
+                                       pref, 1, &r, &found) ||
         !found)
         exit(3);
     s->algo = r.algo;
@@ -126,7 +126,7 @@ static const struct {
     {"event record and wait, twice", event_pair, 1},
     {"copy of 4 KiB", copy, 1},
     {"fill of 4 KiB", fill, 1},
-    {"cublasLtMatmul 512^3", product, 1},
+    {"cublasLtMatmul 512^3", gemm, 1},
     {"attention forward 1x256", attention, 1},
     {"attention backward 1x256", attention_backward, 1},
     {"cuTensorMapEncodeTiled", encode_map, 0},

@@ -11,9 +11,9 @@ typedef struct {
     int ta, tb;  /* operand stored with the result's dimension contiguous */
     int fp32;    /* all in FP32, else BF16 with results in `out32 ? FP32 : BF16` */
     int out32;
-} product;
+} gemm;
 
-static const product products[] = {
+static const gemm gemms[] = {
     {"QKV forward", 32768, 5120, 2048, 0, 0, 0, 0},
     {"QKV weight gradient", 5120, 2048, 32768, 1, 1, 0, 1},
     {"output projection forward", 32768, 2048, 4096, 0, 0, 0, 0},
@@ -69,7 +69,7 @@ __global__ void fill_random(void *x, size_t n, int fp32, uint32_t seed)
 }
 
 /* Row-major C[m][n] is column-major n x m: the second operand comes first. */
-static void describe(call *c, product p)
+static void describe(call *c, gemm p)
 {
     cudaDataType_t in = p.fp32 ? CUDA_R_32F : CUDA_R_16BF;
     cudaDataType_t out = p.out32 ? CUDA_R_32F : CUDA_R_16BF;
@@ -135,8 +135,8 @@ int main(void)
     CHECK(cudaMalloc(&c.workspace, workspace_bytes));
     CHECK_LT(cublasLtCreate(&c.lt));
     printf("cuBLASLt %zu\n", cublasLtGetVersion());
-    for (size_t i = 0; i < sizeof products / sizeof products[0]; i++) {
-        const product p = products[i];
+    for (size_t i = 0; i < sizeof gemms / sizeof gemms[0]; i++) {
+        const gemm p = gemms[i];
         const double tera = 2e-12 * p.m * (double)p.n * p.k;
         describe(&c, p);
         fill_random<<<1056, 256>>>(c.pa, (size_t)p.m * (size_t)p.k, p.fp32, 1);

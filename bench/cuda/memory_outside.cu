@@ -61,7 +61,7 @@ __global__ void with_stack(int *x)
     x[threadIdx.x] = a[x[threadIdx.x] & 1023];
 }
 
-static void lt_product(void *a, void *b, void *c, void *workspace, size_t workspace_bytes)
+static void lt_gemm(void *a, void *b, void *c, void *workspace, size_t workspace_bytes)
 {
     const uint64_t n = 8192;
     const float one = 1, zero = 0;
@@ -85,7 +85,7 @@ static void lt_product(void *a, void *b, void *c, void *workspace, size_t worksp
     step("cublasLtMatmul 8192^3");
 }
 
-static void cublas_product(void *a, void *b, void *c)
+static void cublas_gemm(void *a, void *b, void *c)
 {
     const int n = 8192;
     const float one = 1, zero = 0;
@@ -157,8 +157,8 @@ int main(int argc, char **argv)
     small<<<1, 32>>>((float *)arena);
     step("first kernel of ours");
     streams();
-    lt_product(arena, arena + (1 << 28), arena + (2 << 28), arena + ((size_t)3 << 28), 32 << 20);
-    cublas_product(arena, arena + (1 << 28), arena + (2 << 28));
+    lt_gemm(arena, arena + (1 << 28), arena + (2 << 28), arena + ((size_t)3 << 28), 32 << 20);
+    cublas_gemm(arena, arena + (1 << 28), arena + (2 << 28));
     attention(arena);
     with_stack<<<1, 32>>>((int *)arena);
     step("kernel with 4 KiB of stack");

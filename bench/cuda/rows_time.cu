@@ -32,10 +32,10 @@ typedef struct probe {
 } probe;
 
 #define GB(bytes)                     ((double)(bytes)*1e-9)
-#define TERA(...)                     (2e-12 * product_of({__VA_ARGS__}))
+#define TERA(...)                     (2e-12 * gemm_of({__VA_ARGS__}))
 #define ATTN_TERA(b, s, n, d, dv, by) (1e-12 * (b) * (n) * (double)(s) * (s)*by)
 
-static constexpr double product_of(const double (&x)[3])
+static constexpr double gemm_of(const double (&x)[3])
 {
     return x[0] * x[1] * x[2];
 }
@@ -144,8 +144,8 @@ static const probe probes[] = {
      3 * TERA(T, V, H),
      false},
     RING("ring, own keys", 0, 4096, 24576, 4096, 24576, 0.5, true),
-    RING("ring, keys of an earlier rank", ADD_TO, 4096, 24576, 0, 28672, 0.5, false),
-    RING("ring, keys of a later rank", ADD_TO, 4096, 24576, 8192, 20480, 0.5, false),
+    RING("ring, keys of an earlier rank", ACCUMULATE, 4096, 24576, 0, 28672, 0.5, false),
+    RING("ring, keys of a later rank", ACCUMULATE, 4096, 24576, 8192, 20480, 0.5, false),
     {"head of an eighth of the words, 4,096 rows",
      OP_HEAD_PART,
      {T, H, V / 8, 4096, 0, 0},
@@ -218,7 +218,7 @@ static const probe probes[] = {
     {"norm, both gradients, added",
      OP_NORM_BACK,
      {T, H},
-     ADD_TO,
+     ACCUMULATE,
      "01 01 1 f0",
      "01 f1",
      GB(8L * T * H),
@@ -308,7 +308,7 @@ static const probe probes[] = {
     {"norm 7,168 wide, both gradients, added",
      OP_NORM_BACK,
      {TD, HD},
-     ADD_TO,
+     ACCUMULATE,
      "01 01 1 f0",
      "01 f1",
      GB(8L * TD * HD),
@@ -317,7 +317,7 @@ static const probe probes[] = {
     {"norm 7,168 wide, gradient by x",
      OP_NORM_D,
      {TD, HD},
-     ADD_TO,
+     ACCUMULATE,
      "01 01 1 f0",
      "01",
      GB(8L * TD * HD),

@@ -5,7 +5,7 @@
  *     lanes 2, 3 from the others. Each word is used once.
  * I3  Many blocks are made at a time, word by word of all of them, so that loops become vectors.
  * I4  No function of the C library rounds here but sqrt, which is exact to the last bit everywhere,
- *     and no product is contracted with its sum: the values are the same on every machine. */
+ *     and no GEMM is contracted with its sum: the values are the same on every machine. */
 #include "base/philox.h"
 
 #include <math.h>

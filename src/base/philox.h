@@ -5,7 +5,7 @@
  * rank or thread fills it. The seed is the key and the id the upper half of the counter: two
  * streams of one seed never meet.
  *
- * Values are made with additions, products, divisions and square roots only, which IEEE 754 rounds
+ * Values are made with additions, GEMMs, divisions and square roots only, which IEEE 754 rounds
  * in one way; the logarithm and the circle of a C library differ from machine to machine. */
 #ifndef BASE_PHILOX_H
 #define BASE_PHILOX_H

@@ -4,8 +4,8 @@
  * rank with all cores, local-2.yaml and local-4.yaml for two and four that are busy at the same
  * time. Those are measured by this same command under mpirun, or under whatever started it as one
  * of several ranks. With --device cuda it is the GPU, whose file is called h200-measured.yaml and
- * the like; it is what prices of our own program on such a GPU are read from. Products by cuBLASLt
- * are tuned before they are measured, and a recipe's without measuring (bench_products.c). Several
+ * the like; it is what prices of our own program on such a GPU are read from. GEMMs by cuBLASLt
+ * are tuned before they are measured, and a recipe's without measuring (bench_gemms.c). Several
  * ranks of GPUs measure their messages alone (bench_ranks.c). */
 #include <errno.h>
 #include <limits.h>
@@ -252,7 +252,7 @@ static void add_gpu(json_t *o, const bench *b, const measured *m)
     json_object_set_new(o, "to_device", json_real(m->to_device));
     json_object_set_new(o, "to_host", json_real(m->to_host));
     json_object_set_new(o, "both_ways", json_real(m->both_ways));
-    bench_print_products(b, "", o);
+    bench_print_gemms(b, "", o);
 }
 
 json_t *bench_json_messages(const measured *m)
@@ -343,7 +343,7 @@ static status measure_here(bench *b, error *err)
                              : measured_write(&m, b->out, err);
         if (!st && b->json) print_json(b, &m);
         if (!st && !b->json) print_table(b, &m);
-        if (!st && bench_on_gpu(b) && !b->json) bench_print_products(b, "these measurements", NULL);
+        if (!st && bench_on_gpu(b) && !b->json) bench_print_gemms(b, "these measurements", NULL);
         if (!st) fprintf(stderr, "moefold bench: wrote %s\n", b->out);
     }
     if (c) comm_close(c);

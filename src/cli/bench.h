@@ -19,7 +19,7 @@ typedef struct bench {
     const char *file;   /* "local.yaml": what it is called where nobody says */
     cuda_gpu gpu;       /* of cuda */
     hardware base;      /* the shipped file of that GPU; of several ranks, see bench_ranks.c */
-    const char *tuned;  /* where algorithms of products go; "": nowhere */
+    const char *tuned;  /* where algorithms of GEMMs go; "": nowhere */
     progress bar;
 } bench;
 
@@ -52,14 +52,14 @@ status bench_find_base(bench *b, error *err);
 status bench_messages(bench *b, comm *c, error *err);
 status bench_threads(bench *b, error *err);
 
-/* bench_products.c. The device with words to tune products into b->tuned. */
+/* bench_gemms.c. The device with words to tune GEMMs into b->tuned. */
 const char *bench_tuning_device(const bench *b, arena *a);
 
-/* Prints what the tuning of this process gained: a line for each product, or with --json an array
+/* Prints what the tuning of this process gained: a line for each GEMM, or with --json an array
  * into `to`. */
-void bench_print_products(const bench *b, const char *of, json_t *to);
+void bench_print_gemms(const bench *b, const char *of, json_t *to);
 
-/* `moefold bench --device cuda RECIPE`: tunes the products of a recipe. */
+/* `moefold bench --device cuda RECIPE`: tunes the GEMMs of a recipe. */
 status bench_recipe(bench *b, const cli_words *w, bool *done, error *err);
 
 #endif

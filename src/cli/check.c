@@ -10,7 +10,7 @@
 #include "cli/verdict.h"
 #include "predict/repairs.h"
 #include "train/executor/timing.h"
-#include "plan/mend.h"
+#include "plan/autofit.h"
 
 static json_t *json_notes(const recipe *r)
 {
@@ -26,7 +26,7 @@ typedef struct checked {
     fit memory;
     const char *const *fix;
     bool fixable;
-    mend mended;               /* where memory had to be */
+    autofit autofitted;        /* where memory had to be */
     const audit_result *audit; /* NULL: not asked for */
     double seconds;            /* of the audit */
     int64_t rank;              /* to be shown; -1: none */
@@ -73,7 +73,7 @@ static violation *of_state(const violations *found)
 /* What was tried where no repair does. */
 static const char *nothing_text(const checked *c, arena *a)
 {
-    const mend *m = &c->mended;
+    const autofit *m = &c->autofitted;
     if (!m->gpus) return "found no set of repairs that makes the recipe valid";
     textbuf t = text_init(a);
     text_add(&t, "%s fits on %lld %s: no recompute, offload or parallel sizes",
@@ -222,11 +222,11 @@ static status find_fix(checked *c, const recipe *r, const check_options *o, aren
     if (st || !cli_too_large(&f)) return st;
     st = timing_machine(&hw, s, a, err);
     if (st) return st;
-    mend_memory(&c->mended, r, c->fix, &hw, whole ? SEARCH_SECONDS : QUICK_SECONDS, a);
-    c->fixable = c->mended.done;
-    if (c->fixable) c->fix = c->mended.overrides;
+    autofit_memory(&c->autofitted, r, c->fix, &hw, whole ? SEARCH_SECONDS : QUICK_SECONDS, a);
+    c->fixable = c->autofitted.done;
+    if (c->fixable) c->fix = c->autofitted.overrides;
     if (!c->fixable && !o->json)
-        mend_more_gpus(&c->mended, r, c->fix, &hw, o->fix ? MORE_SECONDS : QUICK_SECONDS, a);
+        autofit_more_gpus(&c->autofitted, r, c->fix, &hw, o->fix ? MORE_SECONDS : QUICK_SECONDS, a);
     return OK;
 }
 

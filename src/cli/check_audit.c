@@ -25,7 +25,7 @@ static void print_faults(const audit_result *r)
         printf("  %" PRId64 " faults in total; the first of each kind are listed\n",
                r->n_all_faults);
     if (r->n_all_faults) printf("\n");
-    if (!r->played) printf("  not checked for deadlocks yet: repair these faults first\n\n");
+    if (!r->simulated) printf("  not checked for deadlocks yet: repair these faults first\n\n");
 }
 
 /* ---- links */
@@ -312,7 +312,7 @@ json_t *cli_json_audit(const setup *s, const audit_result *r, const fit *f, doub
     json_object_set_new(o, "messages", json_integer(r->messages));
     json_object_set_new(o, "faults", json_faults(r));
     json_object_set_new(o, "n_faults", json_integer(r->n_all_faults));
-    json_object_set_new(o, "played", json_boolean(r->played));
+    json_object_set_new(o, "played", json_boolean(r->simulated));
     json_object_set_new(o, "replayed", json_integer(r->replayed));
     json_object_set_new(o, "replayed_rank", json_boolean(r->replayed_rank));
     json_object_set_new(o, "links", json_links(r));

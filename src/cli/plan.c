@@ -13,7 +13,7 @@
 
 /* How long the smallest cluster is looked for, beside a plan and where nothing fits; and the
  * nearest miss. */
-static const double BESIDE_SECONDS = 0.4, ALONE_SECONDS = 4, MISS_SECONDS = 2, ROUNDER_SECONDS = 2;
+static const double EXTRA_SECONDS = 0.4, ALONE_SECONDS = 4, MISS_SECONDS = 2, ROUNDER_SECONDS = 2;
 
 /* ---- the answer */
 
@@ -61,7 +61,7 @@ static status print_found(plan_answer *p, const plan_words *w, const search_opti
     price_next(p, a);
     plan_find_rounder(p, o, ROUNDER_SECONDS);
     plan_find_reasons(p, a);
-    if (w->more) plan_find_fewest(p, o, BESIDE_SECONDS, a);
+    if (w->more) plan_find_fewest(p, o, EXTRA_SECONDS, a);
     if (w->more) plan_try_offload(p, a);
     status st = w->out ? write_recipe(p, w->out, a, err) : OK;
     if (!st && w->bring_up) st = plan_make_bring_up(p, w->bring_up, a, err);
@@ -112,7 +112,8 @@ static status too_late(const plan_answer *p, bool json, arena *a, error *err)
         err, ERR_RULE,
         "no layout was found in %.3g s; %s layouts are ruled out so far. Give the search more time "
         "(--seconds %.0f), or pin some knobs (--pin key=value)",
-        p->limit, text_grouped(a, n->state + n->saved + n->slow + n->played + n->summed + n->rules),
+        p->limit,
+        text_grouped(a, n->state + n->saved + n->slow + n->simulated + n->summed + n->rules),
         10 * p->limit > 60 ? 10 * p->limit : 60);
     if (json) plan_print_json_none(p, NULL, err->text);
     return st;

@@ -82,7 +82,7 @@ typedef struct plan_rounder {
 
 /* Defaults that leave out layouts, in the order in which a plan leaves them where nothing fits. */
 typedef enum plan_default {
-    PLAN_FP8_WEIGHTS, /* weights in the format of products */
+    PLAN_FP8_WEIGHTS, /* weights in the format of GEMMs */
     PLAN_PUBLISHED,   /* features of published runs */
     PLAN_PRECISION,   /* the platform's number format */
     PLAN_DEFAULTS
@@ -179,7 +179,7 @@ void plan_print_claim(const plan_answer *p, arena *a);
 json_t *plan_json_claim(const plan_answer *p, arena *a);
 const char *plan_knobs_text(const plan_answer *p, const choice *c, arena *a); /* after sizes */
 const char *plan_dispatcher(const plan_answer *p, const choice *c);           /* "DeepEP" */
-const char *plan_overlap(beside_kind beside); /* "EP, delayed wgrad" */
+const char *plan_overlap(overlap_kind overlap); /* "EP, delayed wgrad" */
 const char *plan_cp_kind(cp_kind kind);
 void plan_explain(const plan_answer *p, arena *a); /* in the order of thought */
 

@@ -68,7 +68,7 @@ static const char *skipped_because(const making *m, stage_kind k)
 {
     const choice *c = m->won;
     if (k == DISPATCHER && c->to == TO_EXPERTS) return "the winner's dispatcher is alltoall";
-    if (k == OVERLAP && !c->beside && !c->tp_overlap)
+    if (k == OVERLAP && !c->overlap && !c->tp_overlap)
         return "the winner overlaps no EP or TP communication";
     if (k == GRAPHS && !c->graphs) return "the winner has no CUDA graphs";
     if (k == PRECISION && !narrow(m->winner))
@@ -97,8 +97,8 @@ static const char *what_of(const making *m, stage_kind k)
     case DISPATCHER:
         return arena_text(m->a, "dispatcher %s", plan_dispatcher(m->p, c));
     case OVERLAP:
-        return arena_text(m->a, "overlap: %s%s%s", c->beside ? plan_overlap(c->beside) : "",
-                          c->beside && c->tp_overlap ? ", " : "", c->tp_overlap ? "TP" : "");
+        return arena_text(m->a, "overlap: %s%s%s", c->overlap ? plan_overlap(c->overlap) : "",
+                          c->overlap && c->tp_overlap ? ", " : "", c->tp_overlap ? "TP" : "");
     case GRAPHS:
         return arena_text(m->a, "CUDA graphs: %s", choice_graphs(c->graphs));
     default:
@@ -110,7 +110,7 @@ static choice choice_at(const making *m, stage_kind k)
 {
     choice c = *m->won;
     if (k < DISPATCHER) c.to = TO_EXPERTS;
-    if (k < OVERLAP) c.beside = BESIDE_NOTHING;
+    if (k < OVERLAP) c.overlap = OVERLAP_NOTHING;
     if (k < OVERLAP) c.tp_overlap = false;
     if (k < GRAPHS) c.graphs = SCOPE_NONE;
     return c;

@@ -209,7 +209,7 @@ static void say_platform(const plan_answer *p, const setup *s)
     if (s->m.experts) {
         printf("          8. Dispatcher: %s.\n", plan_dispatcher(p, c));
         plan_say_others(p, "dispatcher");
-        printf("          9. Overlap of EP communication: %s.\n", plan_overlap(c->beside));
+        printf("          9. Overlap of EP communication: %s.\n", plan_overlap(c->overlap));
         plan_say_others(p, "overlap");
     }
     printf("         10. Precision: %s (%s)%s.\n", recipe_word(&s->r, K_PRECISION),

@@ -202,8 +202,8 @@ static void try_overlap(trial *t)
 {
     choice c = t->best->c;
     bool may = c.ep > 1 && c.to != TO_ALL && (c.pp == 1 || c.vpp > 1);
-    if (may && c.beside < BESIDE_EP && !pinned(t, K_EP_OVERLAP)) {
-        c.beside = BESIDE_EP;
+    if (may && c.overlap < OVERLAP_EP && !pinned(t, K_EP_OVERLAP)) {
+        c.overlap = OVERLAP_EP;
         try_variant(t, &c, t->best->set);
     }
     c = t->best->c;

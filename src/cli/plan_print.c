@@ -9,7 +9,7 @@
 #include "config/export.h"
 
 static const char *const to_words[DISPATCHER_KINDS] = {"allgather", "alltoall", "flex", "flex"};
-static const char *const beside_words[BESIDE_KINDS] = {"-", "shared", "wgrad", "ep", "ep+delay"};
+static const char *const overlap_words[OVERLAP_KINDS] = {"-", "shared", "wgrad", "ep", "ep+delay"};
 
 static double gib(int64_t bytes)
 {
@@ -22,11 +22,11 @@ const char *plan_dispatcher(const plan_answer *p, const choice *c)
     return text_equal(choice_flex(p->given, c), "hybridep") ? "HybridEP" : "DeepEP";
 }
 
-const char *plan_overlap(beside_kind beside)
+const char *plan_overlap(overlap_kind overlap)
 {
-    static const char *const words[BESIDE_KINDS] = {
+    static const char *const words[OVERLAP_KINDS] = {
         "none", "shared expert", "expert wgrad with dispatch", "EP", "EP, delayed wgrad"};
-    return words[beside];
+    return words[overlap];
 }
 
 const char *plan_cp_kind(cp_kind kind)
@@ -41,7 +41,7 @@ const char *plan_knobs_text(const plan_answer *p, const choice *c, arena *a)
 {
     textbuf t = text_init(a);
     text_add(&t, "dispatcher %s", plan_dispatcher(p, c));
-    if (c->beside != BESIDE_NOTHING) text_add(&t, ", overlap: %s", plan_overlap(c->beside));
+    if (c->overlap != OVERLAP_NOTHING) text_add(&t, ", overlap: %s", plan_overlap(c->overlap));
     if (c->drop) text_add(&t, ", recompute %s", choice_modules(a, c->drop));
     if (c->offload) text_add(&t, ", %s", choice_offload(a, c));
     if (c->graphs) text_add(&t, ", CUDA graphs: %s", choice_graphs(c->graphs));
@@ -103,7 +103,7 @@ static void print_left(const plan_answer *p)
 static void print_counts(const plan_answer *p, arena *a)
 {
     const search_counts *n = &p->result->counts;
-    int64_t judged = n->state + n->saved + n->slow + n->played + n->summed + n->rules;
+    int64_t judged = n->state + n->saved + n->slow + n->simulated + n->summed + n->rules;
     const struct {
         int64_t n;
         const char *what;
@@ -112,7 +112,7 @@ static void print_counts(const plan_answer *p, arena *a)
         {n->saved, "have no room for activations"},
         {n->slow,
          "are slower than the tenth by a lower bound, or than the best with the same sizes"},
-        {n->played, "were simulated and are slower than the tenth"},
+        {n->simulated, "were simulated and are slower than the tenth"},
         {n->rules, "break a rule"},
     };
     cli_print("Searched", "%s layouts in %.2g s\n", about(a, judged), n->seconds);
@@ -259,7 +259,7 @@ json_t *plan_json_found(const found *f, arena *a)
         c->cp > 1 ? choice_cp_kind(c->kind) : "none", "ep", (json_int_t)c->ep, "etp",
         (json_int_t)c->etp, "pp", (json_int_t)c->pp, "vpp", (json_int_t)c->vpp, "dp",
         (json_int_t)f->dp, "micro_batch_size", (json_int_t)c->mbs, "microbatches",
-        (json_int_t)f->micros, "dispatcher", to_words[c->to], "beside", beside_words[c->beside],
+        (json_int_t)f->micros, "dispatcher", to_words[c->to], "beside", overlap_words[c->overlap],
         "recompute", choice_modules(a, c->drop), "offload", choice_on_host(c), "graphs",
         choice_graphs(c->graphs), "tp_overlap", c->tp_overlap, "step_s",
         f->priced ? f->exact.step_s : f->step_s, "peak_bytes", (json_int_t)f->peak_bytes);
@@ -356,9 +356,9 @@ void plan_print_json(const plan_answer *p, arena *a)
                         json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f}", "legal",
                                   (json_int_t)n->legal, "state", (json_int_t)n->state, "saved",
                                   (json_int_t)n->saved, "slow", (json_int_t)n->slow, "played",
-                                  (json_int_t)n->played, "summed", (json_int_t)n->summed, "fitted",
-                                  (json_int_t)n->fitted, "rules", (json_int_t)n->rules, "seconds",
-                                  n->seconds));
+                                  (json_int_t)n->simulated, "summed", (json_int_t)n->summed,
+                                  "fitted", (json_int_t)n->fitted, "rules", (json_int_t)n->rules,
+                                  "seconds", n->seconds));
     if (!r->n_best && r->has_miss) {
         json_t *miss = plan_json_found(&r->miss, a);
         json_object_set_new(miss, "exact", json_boolean(p->miss_exact));

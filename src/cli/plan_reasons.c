@@ -135,12 +135,12 @@ static void find_overlaps(finder *f, const setup *s)
     if (f->won->ep == 1) return;
     bool fixed = pinned(f, K_EP_OVERLAP) || pinned(f, K_DELAY_WGRAD) ||
                  pinned(f, K_SHARED_OVERLAP) || pinned(f, K_DISPATCH_WGRAD);
-    for (int b = 0; b < BESIDE_KINDS && !fixed; b++) {
+    for (int b = 0; b < OVERLAP_KINDS && !fixed; b++) {
         choice c = *f->won;
-        c.beside = (beside_kind)b;
-        bool shared = c.beside == BESIDE_SHARED && (!s->m.shared_ffn || c.to != TO_EXPERTS);
-        if (c.beside == f->won->beside || shared) continue;
-        try_other(f, "overlap", plan_overlap(c.beside), &c, NULL);
+        c.overlap = (overlap_kind)b;
+        bool shared = c.overlap == OVERLAP_SHARED && (!s->m.shared_ffn || c.to != TO_EXPERTS);
+        if (c.overlap == f->won->overlap || shared) continue;
+        try_other(f, "overlap", plan_overlap(c.overlap), &c, NULL);
     }
 }
 

@@ -124,7 +124,8 @@ static const char *differences(const plan_answer *p, const choice *c, arena *a)
     add_size(&t, "VPP", c->vpp, first->vpp);
     add_size(&t, "microbatch size", c->mbs, first->mbs);
     add_word(&t, arena_text(a, "dispatcher %s", plan_dispatcher(p, c)), c->to != first->to);
-    add_word(&t, arena_text(a, "overlap: %s", plan_overlap(c->beside)), c->beside != first->beside);
+    add_word(&t, arena_text(a, "overlap: %s", plan_overlap(c->overlap)),
+             c->overlap != first->overlap);
     add_word(&t, c->tp_overlap ? "TP overlap" : "no TP overlap",
              c->tp_overlap != first->tp_overlap);
     add_word(&t,

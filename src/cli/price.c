@@ -50,7 +50,7 @@ static json_t *json_memory(const priced *q, arena *a)
     for (int i = 0; i < REGION_COUNT; i++)
         if (region_is_shown(i, p->bytes[i]))
             json_object_set_new(o, region_name((region)i), json_integer(p->bytes[i]));
-    json_object_set_new(o, "beside", json_integer(p->beside));
+    json_object_set_new(o, "beside", json_integer(p->graph_pools));
     json_object_set_new(o, "on_host", json_integer(p->host_bytes));
     json_object_set_new(o, "host", cli_json_host(&p->on_host));
     json_object_set_new(o, "arena_bytes", json_integer(p->arena_bytes));
@@ -177,7 +177,7 @@ static void print_memory(const priced *q, arena *a)
              .usable_bytes = p->usable,
              .fits = p->fits,
              .fullest = p->fullest,
-             .beside = p->beside,
+             .graph_pools = p->graph_pools,
              .memory = q->memory,
              .megatron = p->megatron,
              .saved_live = p->saved_live,
@@ -287,7 +287,7 @@ static status see_rank(priced *q, arena *a, error *err)
     q->memory = f.memory;
     memcpy(q->p.bytes, f.bytes, sizeof f.bytes);
     q->p.arena_bytes = f.arena_bytes;
-    q->p.beside = f.beside;
+    q->p.graph_pools = f.graph_pools;
     q->p.saved_live = f.saved_live;
     q->p.host_bytes = f.host_bytes;
     q->p.on_host.state = f.on_host.state;

@@ -72,7 +72,7 @@ static json_t *json_memory(const report_schedule *x, arena *a)
     return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o}", "rank",
                      (json_int_t)p->fullest, "stage", (json_int_t)x->fullest, "peak_bytes",
                      (json_int_t)p->peak_bytes, "usable_bytes", (json_int_t)p->usable, "beside",
-                     (json_int_t)p->beside, "on_host", (json_int_t)p->host_bytes, "regions",
+                     (json_int_t)p->graph_pools, "on_host", (json_int_t)p->host_bytes, "regions",
                      regions, "saved", saved, "temporaries", temp);
 }
 
@@ -105,7 +105,7 @@ json_t *report_json(const report_job *j, bool *fits, arena *a)
     const setup *s = j->s;
     report_schedule *x = ARENA_NEW(a, report_schedule);
     not_priced left_out[NOT_PRICED_MAX];
-    report_play(x, &(price_job){s, j->hw, j->o}, a);
+    report_simulation(x, &(price_job){s, j->hw, j->o}, a);
     int n_left_out = price_leaves_out(left_out, &s->r, a);
     *fits = x->p.fits;
     json_t *o = json_object(), *notes = json_array();

@@ -4,7 +4,7 @@
 typedef struct precision {
     const char *name;
     bool bf16, fp16;
-    const char *fp8, *scaling; /* format and recipe of FP8 products */
+    const char *fp8, *scaling; /* format and recipe of FP8 GEMMs */
     int history;               /* delayed scaling */
     const char *amax;
     bool fp8_params, bf16_ends;
@@ -110,7 +110,7 @@ bool precision_implies(const char *name, knob_id k, value *out)
     }
 }
 
-/* Which recipe has these parts? The first row that agrees in weights and products. */
+/* Which recipe has these parts? The first row that agrees in weights and GEMMs. */
 static const char *name_of_parts(const recipe *r)
 {
     bool narrow = recipe_given(r, K_FP8) || recipe_given(r, K_FP4);

@@ -240,7 +240,7 @@ static number power(reader *r)
     return a;
 }
 
-static number product(reader *r)
+static number gemm(reader *r)
 {
     number a = power(r);
     for (;;) {
@@ -253,11 +253,11 @@ static number product(reader *r)
 
 static number sum(reader *r)
 {
-    number a = product(r);
+    number a = gemm(r);
     for (;;) {
         char op = eat_one(r, '+', "+=") ? '+' : eat_one(r, '-', "-=") ? '-' : 0;
         if (!op || r->s) return a;
-        a = apply(r, op, a, product(r));
+        a = apply(r, op, a, gemm(r));
     }
 }
 

@@ -121,9 +121,9 @@ static int put(arena *a, shell_set *out, int n, int most, const char *name, int6
 int slurm_variables(arena *a, const slurm_header *h, shell_set *out, int most)
 {
     int n = 0;
-    bool product = h->nodes > 0 && h->tasks_per_node > 0 && h->nodes < INT32_MAX &&
-                   h->tasks_per_node < INT32_MAX;
-    int64_t tasks = h->tasks ? h->tasks : product ? h->nodes * h->tasks_per_node : 0;
+    bool gemm = h->nodes > 0 && h->tasks_per_node > 0 && h->nodes < INT32_MAX &&
+                h->tasks_per_node < INT32_MAX;
+    int64_t tasks = h->tasks ? h->tasks : gemm ? h->nodes * h->tasks_per_node : 0;
     n = put(a, out, n, most, "SLURM_NNODES", h->nodes);
     n = put(a, out, n, most, "SLURM_JOB_NUM_NODES", h->nodes);
     n = put(a, out, n, most, "SLURM_NTASKS", tasks);

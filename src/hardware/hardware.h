@@ -29,7 +29,7 @@ typedef enum number_kind {
     NUMBER_COUNT
 } number_kind;
 
-/* How numbers of narrow products are scaled. */
+/* How numbers of narrow GEMMs are scaled. */
 typedef enum scaling_kind {
     SCALING_DELAYED,
     SCALING_TENSORWISE,
@@ -39,7 +39,7 @@ typedef enum scaling_kind {
     SCALING_COUNT
 } scaling_kind;
 
-/* Products of a layer beside its forward one: gradients by inputs, and by weights, which the first
+/* GEMMs of a layer beside its forward one: gradients by inputs, and by weights, which the first
  * microbatch of a step may write and the others add to. */
 typedef enum gradient_form {
     GRADIENT_DATA,
@@ -81,7 +81,7 @@ typedef struct rule_rates {
 typedef enum launch_kind {
     LAUNCH_PRODUCT,
     LAUNCH_GROUPED,
-    LAUNCH_EXPERT,        /* of a grouped product, for each expert beside; not with the op fuser */
+    LAUNCH_EXPERT,        /* of a grouped GEMM, for each expert beside; not with the op fuser */
     LAUNCH_EXPERT_NARROW, /* the same of narrow ones: each expert's inputs are made narrow */
     LAUNCH_ATTENTION,
     LAUNCH_RULE, /* the delta rule and what prepares its heads; 0: as attention */
@@ -100,7 +100,7 @@ typedef enum launch_kind {
 typedef enum call_kind {
     CALL_PRODUCT,
     CALL_GROUPED,
-    CALL_EXPERT, /* of a grouped product, for each expert beside: a loop in C++ */
+    CALL_EXPERT, /* of a grouped GEMM, for each expert beside: a loop in C++ */
     CALL_ATTENTION,
     CALL_RULE, /* the delta rule and what prepares its heads; 0 both ways: as attention */
     CALL_HEAD,
@@ -135,19 +135,19 @@ typedef struct hardware {
     double sync;                 /* seconds that the host loses when it reads a count back */
     double step;                 /* seconds of the host once a step, whatever its size */
     double least;                /* seconds that the smallest kernel takes on the device */
-    double clock;                /* times what curves of products and head say; 0: 1 */
-    double message_share;        /* of the chip that messages take from products beside them */
+    double clock;                /* times what curves of GEMMs and head say; 0: 1 */
+    double message_share;        /* of the chip that messages take from GEMMs beside them */
     double near_share; /* the same of dispatch that stays in the NVLink domain; 0: as above */
     double fusion;     /* part of the elementwise bytes that fused kernels still move */
     double unfused;    /* times the bytes where a recipe leaves permutation or router unfused */
     curve gemm[NUMBER_COUNT];    /* by the geometric mean of both sizes of the result */
     double depth[NUMBER_COUNT];  /* length of the sums at which half of that is reached */
     curve grouped[NUMBER_COUNT]; /* the same by rows of an expert */
-    /* gradients, where they were measured by themselves; of grouped products in BF16 and in FP8.
+    /* gradients, where they were measured by themselves; of grouped GEMMs in BF16 and in FP8.
      * No points: as forward. */
     curve gemm_gradient[NUMBER_COUNT][GRADIENT_FORMS], grouped_gradient[GRADIENT_FORMS];
     curve grouped_narrow[GRADIENT_FORMS];
-    double grouped_depth, grouped_narrow_depth; /* 0: as that of dense products */
+    double grouped_depth, grouped_narrow_depth; /* 0: as that of dense GEMMs */
     double tile;          /* rows of an expert are computed in multiples of this */
     curve attention[2];   /* forward, backward: by tokens of the sequence that are seen */
     curve attention_head; /* factor on both, by size of a head */
@@ -158,9 +158,9 @@ typedef struct hardware {
                                  0: as curves and attention_head say */
     double linear_attention;  /* part of the BF16 peak: delta rule, our own kernels */
     rule_rates rule;          /* a framework's kernels of it */
-    double head;              /* the same: product with the vocabulary */
+    double head;              /* the same: GEMM with the vocabulary */
     double logit_bytes;       /* that loss and gradient of one logit move */
-    double narrow_rate[SCALING_COUNT];   /* of FP8 and FP4 products, against the best scaling */
+    double narrow_rate[SCALING_COUNT];   /* of FP8 and FP4 GEMMs, against the best scaling */
     double narrow_bytes[SCALING_COUNT];  /* moved to make one element of an input */
     double dispatch[DISPATCH_KINDS][2];  /* part of the link's bandwidth: inside, across */
     curve dispatch_near[DISPATCH_KINDS]; /* inside, by ranks in the domain; none: as above */
@@ -171,7 +171,7 @@ typedef struct hardware {
     double dispatch_copies[DISPATCH_KINDS]; /* part of the routing's bytes beside the messages */
     double launches[LAUNCH_KINDS];
     double calls[CALL_KINDS][2]; /* forward, backward; 0 everywhere: as many as launches */
-    double narrow_calls;         /* times those of products that are narrow */
+    double narrow_calls;         /* times those of GEMMs that are narrow */
     double unfused_calls;        /* times those of the router or of routing where it is unfused */
     double framework; /* 1: what runs there is Megatron's program, not ours (see play.c, cost.c) */
     /* What the framework makes of it: one factor on device times and one on host times for each
@@ -181,7 +181,7 @@ typedef struct hardware {
         double device, host;
         double unfused_sinks; /* attention with sinks keeps all scores in memory: 1, everywhere;
                                  0.5, with a sliding window; 0, nowhere */
-        double fused_experts; /* 1: its op fuser makes one kernel of grouped product, activation
+        double fused_experts; /* 1: its op fuser makes one kernel of grouped GEMM, activation
                                  and FP8 cast */
     } stacks[CURVE_MAX];
     int n_stacks;

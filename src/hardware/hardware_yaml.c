@@ -98,7 +98,7 @@ static status read_point(reader *r, const yaml_node *node, const field *f, curve
     return OK;
 }
 
-/* Products are by the side of their result, and work grows with its square; a little more than the
+/* GEMMs are by the side of their result, and work grows with its square; a little more than the
  * size is noise of a measurement. */
 #define STEEPEST 1.1
 

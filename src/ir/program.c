@@ -191,7 +191,7 @@ static void set_sizes(program *p, const setup *s, const step_shape *z, int64_t r
     p->n_chunks = s->pipe.vpp;
     p->posts_early = z->posts_early;
     p->gathers_late = z->gathers_late;
-    p->turns = z->turns;
+    p->ring_depth = z->ring_depth;
 }
 
 /* Weights, chunks and order; segments that the assembly knows already are used again. */

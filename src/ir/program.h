@@ -25,8 +25,8 @@ typedef enum region {
     REGION_GRADIENTS,
     REGION_OPTIMIZER, /* first moments, then second moments: of the slices that this rank owns */
     REGION_SAVED,
-    REGION_COPIES,   /* of weights, quantised once a step */
-    REGION_BOUNDARY, /* gradients of the hidden state, messages between stages */
+    REGION_QUANTIZED_WEIGHTS, /* of weights, quantised once a step */
+    REGION_BOUNDARY,          /* gradients of the hidden state, messages between stages */
     REGION_STEP,
     REGION_TEMP, /* temporaries of whichever segment runs, then the kernels' workspace */
     REGION_COUNT,
@@ -42,7 +42,7 @@ typedef enum region {
 typedef struct kept_state {
     int64_t n;                  /* elements; 0: there is none */
     bool moved;                 /* then all there are; what lies behind the moments is not */
-    int64_t piece, turns;       /* elements of a piece, and how many pieces are on their way */
+    int64_t piece, ring_depth;  /* elements of a piece, and how many pieces are on their way */
     int64_t first, second;      /* moments, behind the masters */
     int64_t gradients, weights; /* [turns][piece] on their way */
     int64_t table;              /* the host's copy of the update's table */
@@ -92,7 +92,7 @@ typedef enum item_part {
 } item_part;
 
 /* Parts whose operations are priced one by one; the others are what cost_of_optimizer has. */
-static inline bool part_is_played(item_part p)
+static inline bool part_is_simulated(item_part p)
 {
     return p == PART_STEP || p == PART_FINISH || p == PART_GATHER;
 }
@@ -116,7 +116,7 @@ typedef struct program {
     step_order order;
     item_list items[PART_COUNT];
     int n_events;       /* events of the program: 1 .. n_events; what operations with ACROSS name */
-    int turns;          /* buffers of each direction between stages, used in turn */
+    int ring_depth;     /* buffers of each direction between stages, used in turn */
     bool posts_early;   /* receives are posted one unit ahead: messages overlap compute */
     bool gathers_late;  /* weights are gathered at the start of the next step, beside it */
     bool packed;        /* items of PART_STEP have places of their own (memory/step_packing.h) */
@@ -204,7 +204,7 @@ const instance *program_head(const program *p);
 /* Is it worth a line? Copies are only there where a recipe quantises. */
 static inline bool region_is_shown(int r, int64_t size)
 {
-    return r != REGION_COPIES || size > 0;
+    return r != REGION_QUANTIZED_WEIGHTS || size > 0;
 }
 
 const char *region_name(region r);  /* a key of JSON */

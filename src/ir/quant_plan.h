@@ -1,7 +1,7 @@
 /* quant_plan.h - what a recipe's FP8 or FP4 asks of a program of our own.
  *
- * A program for Megatron has plain products in every precision: its price knows what Transformer
- * Engine makes of them. One of our own has QUANTISE and quantised products (ops_quant.def), so that
+ * A program for Megatron has plain GEMMs in every precision: its price knows what Transformer
+ * Engine makes of them. One of our own has QUANTISE and quantised GEMMs (ops_quant.def), so that
  * their bytes are planned and used. */
 #ifndef IR_QUANT_PLAN_H
 #define IR_QUANT_PLAN_H
@@ -13,7 +13,7 @@
 typedef struct quant_plan {
     quant_form form;         /* QUANT_NONE: nothing is quantised */
     dtype forward, gradient; /* codes of inputs and weights; of gradients */
-    bool weights;            /* are weight gradients quantised products, too? */
+    bool weights;            /* are weight gradients quantised GEMMs, too? */
 } quant_plan;
 
 /* Of our own programs; those of Megatron quantise nothing. */

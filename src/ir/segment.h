@@ -21,11 +21,11 @@ typedef enum life {
     LIFE_OUTPUT,   /* buffer 0 of the next segment */
     LIFE_DHIDDEN,  /* gradient of the hidden state, handed from segment to segment, in place */
     LIFE_BOUNDARY, /* the hidden state on its way to the next stage */
-    LIFE_PASSED,   /* the hidden state on its way to the next segment, and to the host */
-    LIFE_HOST,     /* on the host, from a microbatch's forward to its backward */
-    LIFE_STEP,     /* of the step or the microbatch: tokens, tables, losses, counters */
-    LIFE_FIXED,    /* a range of a region of the arena: buckets of gradients and weights */
-    LIFE_TEMP,     /* inside one phase of the segment */
+    LIFE_HIDDEN_IN_FLIGHT, /* the hidden state on its way to the next segment, and to the host */
+    LIFE_HOST,             /* on the host, from a microbatch's forward to its backward */
+    LIFE_STEP,             /* of the step or the microbatch: tokens, tables, losses, counters */
+    LIFE_FIXED,            /* a range of a region of the arena: buckets of gradients and weights */
+    LIFE_TEMP,             /* inside one phase of the segment */
     LIFE_COUNT
 } life;
 
@@ -105,7 +105,7 @@ typedef struct buf {
     int64_t bytes;
     unsigned drop;    /* DROP_ bits under which it is computed again instead of saved */
     unsigned offload; /* OFF_ bits under which it waits on the host */
-    bool stored;      /* saved for products alone: not at all where their copy of it is */
+    bool stored;      /* saved for GEMMs alone: not at all where their copy of it is */
     const param *row; /* weight, gradient */
     int layer_step;   /* weight, gradient, step: layers after the instance's first one */
     step_buffer step;
@@ -142,7 +142,7 @@ typedef enum segment_kind {
 } segment_kind;
 extern const char *const segment_names[SEGMENT_KINDS];
 
-/* A weight [parts][n][k] of which a segment's products read quantised copies, and the buffers of
+/* A weight [parts][n][k] of which a segment's GEMMs read quantised copies, and the buffers of
  * those; and an input with its copies: codes, scales, factor. */
 enum { COPY_Q, COPY_S, COPY_G, COPY_QT, COPY_ST, COPY_BUFS };
 typedef struct quant_copy {
@@ -209,7 +209,7 @@ typedef struct builder {
 void segment_init(segment *seg, builder *b, segment_kind kind, const setup *s, arena *a);
 
 /* Buffers. Sizes in elements. Activations have the recipe's precision; what has another format
- * (indices, statistics, what the router computes) says so. STORED in `drop`: only products read it
+ * (indices, statistics, what the router computes) says so. STORED in `drop`: only GEMMs read it
  * again, so that an FP8 recipe stores it as they take it; in programs of our own their copy of it
  * (build/quant.h). */
 enum { STORED = 1 << 16 };

@@ -27,13 +27,13 @@ step_shape step_shape_of(const setup *s)
                     .B = recipe_int(r, K_MBS),
                     .types = number_types_of(r),
                     .posts_early = s->pipe.pp > 1 && recipe_on(r, K_OVERLAP_P2P),
-                    .reduces_beside = recipe_on(r, K_GRAD_OVERLAP)};
+                    .overlaps_reduction = recipe_on(r, K_GRAD_OVERLAP)};
     z.gathers_late = z.types.moments && recipe_on(r, K_PARAM_OVERLAP) && recipe_on(r, K_DIST_OPT);
     z.S = z.seq / s->lay.cp;
     z.Tc = z.B * z.S;
     z.T = z.Tc / s->lay.tp;
     z.micros = recipe_int(r, K_GBS) / (z.B * s->lay.dp);
-    z.turns = turns_of(s, z.posts_early);
+    z.ring_depth = turns_of(s, z.posts_early);
     return z;
 }
 
@@ -149,9 +149,10 @@ void boundary_place(boundary_region *b, const setup *s, const step_shape *z)
     b->message_bytes = round_up(b->message_bytes, PLAN_ALIGN);
     b->passed_bytes = round_up(b->passed_bytes, PLAN_ALIGN);
     b->dhidden_offset = 0;
-    b->message_offset = z->turns * b->dhidden_bytes;
-    b->passed_offset = b->message_offset + z->turns * b->message_bytes;
-    int passed = 2 + (s->pipe.pp > 1 ? z->turns : 0); /* in turn, then those that are received */
+    b->message_offset = z->ring_depth * b->dhidden_bytes;
+    b->passed_offset = b->message_offset + z->ring_depth * b->message_bytes;
+    int passed =
+        2 + (s->pipe.pp > 1 ? z->ring_depth : 0); /* in turn, then those that are received */
     b->bytes = b->passed_offset + passed * b->passed_bytes;
 }
 

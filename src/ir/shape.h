@@ -8,15 +8,15 @@
 #include "ir/segment.h"
 
 typedef struct step_shape {
-    int64_t seq;         /* tokens of a whole sequence */
-    int64_t B, S;        /* samples of a microbatch; tokens of each on a CP rank */
-    int64_t Tc, T;       /* tokens of a microbatch on a CP rank; of a TP rank's share of them */
-    int64_t micros;      /* microbatches of a step */
-    number_types types;  /* of weights, gradients, masters and moments */
-    int turns;           /* buffers of each direction between stages, used in turn */
-    bool posts_early;    /* receives are posted one unit ahead: messages overlap compute */
-    bool gathers_late;   /* weights are gathered at the start of the next step, beside it */
-    bool reduces_beside; /* gradients are reduced beside the backward that follows */
+    int64_t seq;             /* tokens of a whole sequence */
+    int64_t B, S;            /* samples of a microbatch; tokens of each on a CP rank */
+    int64_t Tc, T;           /* tokens of a microbatch on a CP rank; of a TP rank's share of them */
+    int64_t micros;          /* microbatches of a step */
+    number_types types;      /* of weights, gradients, masters and moments */
+    int ring_depth;          /* buffers of each direction between stages, used in turn */
+    bool posts_early;        /* receives are posted one unit ahead: messages overlap compute */
+    bool gathers_late;       /* weights are gathered at the start of the next step, beside it */
+    bool overlaps_reduction; /* gradients are reduced beside the backward that follows */
 } step_shape;
 step_shape step_shape_of(const setup *s);
 

@@ -112,7 +112,7 @@ int workspace_parts(workspace_part out[WORKSPACE_PARTS], const target_row *t, co
         add(&p, mul_sat(rows_n, 8), -1, -1);
     }
     if (t->widens && op_is_quantised(o->kind) && o->kind != OP_QUANTISE)
-        add(&p, quant_product_room(o), -1, -1);
+        add(&p, quant_gemm_room(o), -1, -1);
     if (op_is_fused(o->kind)) {
         fused_steps parts_of;
         int64_t at[FUSED_BETWEEN_MAX];

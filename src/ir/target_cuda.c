@@ -11,7 +11,7 @@
 
 enum {
     ROOM_ALIGN = 256,
-    LIBRARY = (32 << 20) + ROOM_ALIGN, /* what a product may take of cuBLASLt */
+    LIBRARY = (32 << 20) + ROOM_ALIGN, /* what a GEMM may take of cuBLASLt */
     PIECES = 528,                      /* a sum over rows is cut into so many at most, */
     PIECE_ROWS = 32,                   /* of so many rows at least */
     SORTED = 2048,                     /* pairs that a block sorts */
@@ -44,7 +44,7 @@ static bool both_are(const op_types *t, dtype type)
     return t->in[IN_GEMM_x] == type && t->in[IN_GEMM_w] == type;
 }
 
-static int64_t product(const op *o, const op_types *t)
+static int64_t gemm(const op *o, const op_types *t)
 {
     const int64_t *d = o->dim, n = d[DIM_GEMM_N];
     if (both_are(t, DTYPE_BF16) || both_are(t, DTYPE_F32)) return LIBRARY;
@@ -194,7 +194,7 @@ int64_t target_cuda_room(const op *o, const op_types *t)
     case OP_GEMM:
     case OP_GEMM_D:
     case OP_GEMM_W:
-        return product(o, t);
+        return gemm(o, t);
     case OP_QGEMM:
     case OP_QGEMM_D:
     case OP_QGEMM_W:

@@ -22,7 +22,7 @@ static bool sane(int64_t size)
     return size >= 1 && size <= LAYOUT_WORLD_MAX;
 }
 
-static int64_t product(int64_t a, int64_t b, int64_t c)
+static int64_t gemm(int64_t a, int64_t b, int64_t c)
 {
     return mul_sat(mul_sat(a, b), c);
 }
@@ -34,7 +34,7 @@ bool layout_possible(const recipe *r)
     int64_t ep = recipe_int(r, K_EP), etp = recipe_int(r, K_ETP);
     if (!sane(world) || !sane(tp) || !sane(cp) || !sane(pp) || !sane(ep) || !sane(etp))
         return false;
-    int64_t dense = product(tp, cp, pp), expert = product(etp, ep, pp);
+    int64_t dense = gemm(tp, cp, pp), expert = gemm(etp, ep, pp);
     if (world % dense || world % expert) return false;
     /* pp inside dp: its stride is TP * CP on one grid and ETP * EP on the other. */
     return !recipe_on(r, K_TP_PP_DP) || pp == 1 || dense == expert;
@@ -47,8 +47,8 @@ static int64_t at_least_one(int64_t n)
 
 static int64_t replicas(const recipe *r, knob_id a, knob_id b)
 {
-    int64_t ranks = product(at_least_one(recipe_int(r, a)), at_least_one(recipe_int(r, b)),
-                            at_least_one(recipe_int(r, K_PP)));
+    int64_t ranks = gemm(at_least_one(recipe_int(r, a)), at_least_one(recipe_int(r, b)),
+                         at_least_one(recipe_int(r, K_PP)));
     return at_least_one(recipe_int(r, K_N_GPUS) / ranks);
 }
 

@@ -10,8 +10,8 @@
 
 typedef struct number_types {
     dtype activation;
-    dtype stored; /* an activation that only products read again, which Megatron's FP8 and FP4
-                   * recipes store as their products take it; scales are not counted */
+    dtype stored; /* an activation that only GEMMs read again, which Megatron's FP8 and FP4
+                   * recipes store as their GEMMs take it; scales are not counted */
     dtype weight; /* that is trained; untrained buffers are FP32 */
     dtype gradient;
     bool moments; /* is there an optimizer? Without one nothing below is there, and no update */

@@ -5,7 +5,7 @@
  *     backwards.
  * I2  The rank's bytes are those of its weights plus padding; padding is what the buffers have
  *     beyond the weights.
- * I3  The local experts of a row are one weight, because one grouped product reads them. In
+ * I3  The local experts of a row are one weight, because one grouped GEMM reads them. In
  *     Megatron each is a weight of its own: the same bytes wherever an expert's matrix is a
  *     multiple of 64 elements, as all real ones are. */
 #include "layout/state.h"
@@ -127,7 +127,7 @@ static void count_shapes(state_bytes *s, const walk *w)
     int n = 0;
     for (int i = 0; i < w->t->n_rows; i++) {
         const param *p = &w->t->rows[i];
-        if (!w->pieces[i].times || !p->product) continue;
+        if (!w->pieces[i].times || !p->gemm) continue;
         if (p->linear)
             s->narrow = add_sat(s->narrow, mul_sat(w->pieces[i].size, w->pieces[i].times));
         shape here = shape_of(p, w->l);

@@ -13,7 +13,7 @@
 #include "model/params.h"
 
 /* Matrices that Muon makes orthogonal: those of linear layers and routers, one by one, experts
- * apart. FLOPs of one Newton-Schulz iteration, X X' and its square and one more product. */
+ * apart. FLOPs of one Newton-Schulz iteration, X X' and its square and one more GEMM. */
 typedef struct orthogonal {
     double flops, largest; /* of all; of the largest */
     double side;           /* the shorter side in the mean, by FLOPs */
@@ -26,7 +26,7 @@ typedef struct state_bytes {
     int64_t buffers;     /* untrained: the router's bias and counters; counted with weights */
     int64_t host;        /* optimizer state that lives on the host */
     int64_t elements[3]; /* trained weights on this rank */
-    int64_t narrow;      /* of those, elements of matrices that FP8 and FP4 products read */
+    int64_t narrow;      /* of those, elements of matrices that FP8 and FP4 GEMMs read */
     int64_t shapes;      /* elements of one matrix of each shape that a linear layer has here */
     orthogonal turns[2]; /* on this rank, whoever updates them: dense, experts; Muon alone */
 } state_bytes;

@@ -7,7 +7,7 @@
  * twice (scores and values). */
 #include "model/model.h"
 
-/* Products of a token with dense weights in one layer's attention. */
+/* GEMMs of a token with dense weights in one layer's attention. */
 static double gqa_linear(const model *m)
 {
     double q = (double)m->heads * (double)m->head_dim;
@@ -29,10 +29,10 @@ static double gdn_linear(const model *m)
     double h = (double)m->hidden, heads = (double)m->gdn_v_heads, d = (double)m->gdn_v_dim;
     double qk = (double)m->gdn_k_heads * (double)m->gdn_k_dim, v = heads * d;
     double in = h * (2 * qk + 2 * v + 2 * heads), conv = (double)m->gdn_conv * (2 * qk + v);
-    return in + conv + 4 * heads * d * d + h * v; /* the state update is counted as four products */
+    return in + conv + 4 * heads * d * d + h * v; /* the state update is counted as four GEMMs */
 }
 
-/* Products with one key of a token's attention, scores and values, halved: full attention meets s
+/* GEMMs with one key of a token's attention, scores and values, halved: full attention meets s
  * of these. */
 static double core(const model *m)
 {
@@ -68,7 +68,7 @@ static double mlp(const model *m, int64_t layer)
 double model_flops_per_token(const model *m, int64_t seq)
 {
     double h = (double)m->hidden, depth = (double)m->n_mtp, s = seq > 0 ? (double)seq : 1;
-    double products = depth * (3 * h + 2 * h * h) + h * (double)m->padded_vocab * (1 + depth);
-    for (int64_t i = 0; i < m->n_layers + m->n_mtp; i++) products += attention(m, i, s) + mlp(m, i);
-    return 6 * products;
+    double gemms = depth * (3 * h + 2 * h * h) + h * (double)m->padded_vocab * (1 + depth);
+    for (int64_t i = 0; i < m->n_layers + m->n_mtp; i++) gemms += attention(m, i, s) + mlp(m, i);
+    return 6 * gemms;
 }

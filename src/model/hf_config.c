@@ -248,9 +248,9 @@ static status read_shared_experts(const config *c)
         return config_wrong(c, "n_shared_experts", v, "a whole number from 0 is needed");
     int64_t width = json_integer_value(v) * config_int(c, "moe_intermediate_size");
     if (!width) return OK;
-    json_t *product = json_integer(width);
-    status s = config_knob(c, "n_shared_experts x moe_intermediate_size", product, K_SHARED_FFN);
-    json_decref(product);
+    json_t *gemm = json_integer(width);
+    status s = config_knob(c, "n_shared_experts x moe_intermediate_size", gemm, K_SHARED_FFN);
+    json_decref(gemm);
     return s;
 }
 

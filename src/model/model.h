@@ -16,7 +16,7 @@ typedef enum layer_kind_bits {
 enum { MODEL_LAYERS_MAX = 4096, MODEL_MTP_MAX = 64 };
 
 /* Sizes are never negative and never above 2^40, and layers never above the maxima: loops and
- * products over a model are safe whatever the knobs say. Rules compare the knobs themselves. */
+ * GEMMs over a model are safe whatever the knobs say. Rules compare the knobs themselves. */
 typedef struct model {
     const char *name;   /* preset, folder or "custom" */
     const char *family; /* as Hugging Face's model_type: qwen3_moe, deepseek_v3, ... */

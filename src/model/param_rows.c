@@ -268,7 +268,7 @@ static param make_param(const row *r, const model *m, const int64_t *size)
     p.decay = p.trained && p.n_dims > 1 && !ends_in(r->name, "bias"); /* I3 */
     p.linear = p.n_dims > 1 && p.kind != PARAM_EMBEDDING && !strstr(r->name, "router") &&
                !strstr(r->name, "gate_weight") && !strstr(r->name, "conv1d");
-    p.product = p.trained && (p.linear || strstr(r->name, "output_layer.weight"));
+    p.gemm = p.trained && (p.linear || strstr(r->name, "output_layer.weight"));
     set_sections(&p, r, m, size);
     return p;
 }

@@ -87,7 +87,7 @@ typedef struct param {
     bool decay;   /* weight decay: two or more dimensions and no bias */
     bool trained; /* false: a buffer without gradient, always FP32 (the router's correction bias) */
     bool linear;  /* a matrix of Transformer Engine's linear layers, which may hold it narrower */
-    bool product; /* one of those, or the head */
+    bool gemm;    /* one of those, or the head */
 
     /* Names are separated by spaces and follow param_hf_prefix; "": no checkpoint has such a
      * weight. hf_fused: the name that transformers gives it when it keeps experts in one tensor

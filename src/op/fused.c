@@ -251,7 +251,7 @@ unsigned fused_flags(op_kind part)
     case OP_NORM:
         return ZERO_CENTRED;
     case OP_NORM_D:
-        return ZERO_CENTRED | ADD_TO;
+        return ZERO_CENTRED | ACCUMULATE;
     case OP_ACT:
     case OP_ACT_D:
         return CLAMPED;

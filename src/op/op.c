@@ -122,7 +122,7 @@ bool op_makes_codes(op_kind k)
     return k == OP_QUANTISE || (k >= OP_ACT_QUANT && k <= OP_NORM_QUANT); /* ops_fused.def */
 }
 
-bool op_is_beside(op_kind k)
+bool op_is_async(op_kind k)
 {
     return op_is_comm(k) || op_is_copy(k) || k == OP_HOST_ADAMW;
 }
@@ -161,7 +161,7 @@ static double block_pairs(const double *d)
     return sum;
 }
 
-/* Products of size D and of size DV for each pair of tokens. */
+/* GEMMs of size D and of size DV for each pair of tokens. */
 static double attention_flops(const double *d, double by_d, double by_dv)
 {
     double pairs = causal_pairs(d[DIM_ATTN_S], d[DIM_ATTN_WINDOW]);

@@ -79,12 +79,12 @@ extern const char *const op_module_names[MODULE_COUNT]; /* for tables */
 /* What it is for, where its kind does not tell and a price or the audit depends on it. */
 typedef enum op_role {
     ROLE_NONE,
-    ROLE_ROUTER,      /* product, choice and losses of the router */
+    ROLE_ROUTER,      /* GEMM, choice and losses of the router */
     ROLE_COUNTS,      /* rows of each expert, gathered for a dispatcher: its host must know them */
     ROLE_HOP1,        /* of the flex dispatcher: between domains, */
     ROLE_HOP2,        /* inside one */
     ROLE_EXPERTS,     /* rows of routed experts */
-    ROLE_EXPERTS_FC1, /* their first product, */
+    ROLE_EXPERTS_FC1, /* their first GEMM, */
     ROLE_EXPERTS_FC2, /* their second one */
     ROLE_LOGIT_SUMS,  /* statistics of the logits of a chunk of rows */
 } op_role;
@@ -125,7 +125,7 @@ typedef struct op_types {
 
 /* Flags, each used by the kinds that name it in ops.def. */
 enum {
-    ADD_TO = 1,           /* add to the output instead of overwriting it */
+    ACCUMULATE = 1,       /* add to the output instead of overwriting it */
     ZERO_CENTRED = 2,     /* norm: the weight is used as 1 + w */
     INTERLEAVED = 4,      /* rotary: pairs are neighbours instead of halves */
     CLAMPED = 8,          /* activation: gpt-oss's clamped form */
@@ -203,6 +203,6 @@ bool op_is_quantised(op_kind k);
 bool op_makes_codes(op_kind k);
 
 /* Does it run beside what follows it, until a WAIT? Messages and copies do. */
-bool op_is_beside(op_kind k);
+bool op_is_async(op_kind k);
 
 #endif

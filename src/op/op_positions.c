@@ -92,7 +92,7 @@ SAME(IN_GROUPED_x, IN_GROUPED_D_dy);
 SAME(IN_GROUPED_w, IN_GROUPED_D_w);
 SAME(OUT_GROUPED_y, OUT_GROUPED_D_dx);
 
-/* Quantised products have the sizes of plain ones first, and their operands in one order. */
+/* Quantised GEMMs have the sizes of plain ones first, and their operands in one order. */
 SAME(DIM_QGEMM_M, DIM_GEMM_M);
 SAME(DIM_QGEMM_N, DIM_GEMM_N);
 SAME(DIM_QGEMM_K, DIM_GEMM_K);

@@ -1,4 +1,4 @@
-/* quant.c - sizes of quantised products' operands. */
+/* quant.c - sizes of quantised GEMMs' operands. */
 #include "op/quant.h"
 
 #include "base/maths.h"
@@ -29,7 +29,7 @@ quant_pair quant_pair_of(const op *o)
     return p;
 }
 
-int64_t quant_product_room(const op *o)
+int64_t quant_gemm_room(const op *o)
 {
     quant_pair p = quant_pair_of(o);
     int64_t b = mul_sat(p.b.rows, p.b.cols);

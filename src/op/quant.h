@@ -1,6 +1,6 @@
 /* quant.h - how quantised tensors lie in memory: forms, blocks, scales.
  *
- * I1  A form has blocks along the size that products sum over: 1 x `block` elements, or square ones
+ * I1  A form has blocks along the size that GEMMs sum over: 1 x `block` elements, or square ones
  *     where the operation says so (weights by blocks of 128 x 128). A block at an edge is as short
  *     as the edge leaves it.
  * I2  Scales lie as cuBLASLt reads them, on Hopper (VEC128_32F, BLK128x128_32F) those of 1 x 128
@@ -111,7 +111,7 @@ ON_BOTH int64_t quant_scale_at(quant_shape z, int64_t i, int64_t j)
     return z.square ? i / block * quant_up4(across) + b : b * quant_up4(z.rows) + i;
 }
 
-/* The operands of a quantised product: a [rows][cols] and b [rows][cols], both contiguous along
+/* The operands of a quantised GEMM: a [rows][cols] and b [rows][cols], both contiguous along
  * what is summed; a weight's b has `parts` of them. The result is [a.rows][b.rows]. */
 #ifdef __cplusplus
 extern "C" {
@@ -127,7 +127,7 @@ typedef struct quant_pair {
 quant_pair quant_pair_of(const struct op *o);
 
 /* Bytes of both operands in FP32: what a CPU multiplies. */
-int64_t quant_product_room(const struct op *o);
+int64_t quant_gemm_room(const struct op *o);
 
 #ifdef __cplusplus
 }

@@ -30,7 +30,7 @@ static choice plain_choice(const cards *k, const choice *c, card_what what, int 
     one.ep = c->ep;
     one.etp = c->etp;
     one.to = c->to;
-    one.beside = what != CARD_PAIR && c->beside >= BESIDE_EP ? BESIDE_NOTHING : c->beside;
+    one.overlap = what != CARD_PAIR && c->overlap >= OVERLAP_EP ? OVERLAP_NOTHING : c->overlap;
     return one;
 }
 
@@ -38,7 +38,7 @@ static bool same_choice(const choice *a, const choice *b)
 {
     return a->precision == b->precision && a->tp == b->tp && a->cp == b->cp && a->kind == b->kind &&
            a->mbs == b->mbs && a->tp_overlap == b->tp_overlap && a->ep == b->ep &&
-           a->etp == b->etp && a->to == b->to && a->beside == b->beside;
+           a->etp == b->etp && a->to == b->to && a->overlap == b->overlap;
 }
 
 static void set_up(cards *k, card_bench *w)
@@ -130,7 +130,7 @@ static void build_part(cards *k, builder *b, segment *seg, card_what what, int k
 
 void card_part(cards *k, card_bench *w, segment *seg, card_what what, int kind)
 {
-    known_part **slot = &k->parts[what][kind][w->c.beside], *p = *slot;
+    known_part **slot = &k->parts[what][kind][w->c.overlap], *p = *slot;
     if (!p) p = *slot = ARENA_NEW(k->a, known_part);
     if (!p->a || !same_choice(&p->c, &w->c)) {
         if (p->a)
@@ -166,27 +166,27 @@ void card_set_scope(const cards *k, cost_model *c, graph_scope g, unsigned drop)
     cost_stash(c, drop);
 }
 
-static void play_phase(const cards *k, card *out, const card_bench *w, const segment *seg,
-                       int phase, unsigned drop)
+static void simulate_phase(const cards *k, card *out, const card_bench *w, const segment *seg,
+                           int phase, unsigned drop)
 {
     arena_place mark = arena_mark(k->scratch);
     int n = seg->n_ops[phase];
     op_cost *costs = ARENA_RAW(k->scratch, op_cost, n + 1);
     for (int g = 0; g < SCOPES; g++) {
         cost_model cost = w->cost;
-        played p;
+        simulated p;
         card_set_scope(k, &cost, (graph_scope)g, drop);
         bool dispatch = cost.captured & CAPTURED_EXPERTS; /* costs less there */
-        if (!g || dispatch) play_costs(costs, &cost, seg, phase);
-        play_with(&p, &cost, seg, phase, (play_as){costs, true, NULL});
+        if (!g || dispatch) simulation_costs(costs, &cost, seg, phase);
+        simulate_with(&p, &cost, seg, phase, (simulation_options){costs, true, NULL});
         out->seconds[g][phase] = p.seconds;
         out->pace[g][phase] = p.pace;
     }
     arena_release(k->scratch, mark);
 }
 
-static void play_card(const cards *k, card *out, const card_bench *w, const segment *seg,
-                      unsigned drop)
+static void simulate_card(const cards *k, card *out, const card_bench *w, const segment *seg,
+                          unsigned drop)
 {
     const target_row *target = target_row_of(&w->s);
     out->saved = seg->saved_bytes;
@@ -201,7 +201,7 @@ static void play_card(const cards *k, card *out, const card_bench *w, const segm
             int64_t work = workspace_bytes(target, seg, &seg->ops[phase][i]);
             if (work > out->work) out->work = work;
         }
-        play_phase(k, out, w, seg, phase, drop);
+        simulate_phase(k, out, w, seg, phase, drop);
     }
 }
 
@@ -221,9 +221,9 @@ card *card_build(cards *k, const choice *c, const card_key *key)
         if (!same) card_part(k, w, &other, what, key->other);
         if (!same) finish(&other, &w->s, key->drop, k->scratch);
         segment_pair(&pair, &seg, same ? &seg : &other, card_pairing(w, c), k->scratch);
-        play_card(k, out, w, &pair, key->drop);
+        simulate_card(k, out, w, &pair, key->drop);
     } else {
-        play_card(k, out, w, &seg, key->drop);
+        simulate_card(k, out, w, &seg, key->drop);
     }
     arena_release(k->scratch, mark);
     return out;
@@ -231,7 +231,7 @@ card *card_build(cards *k, const choice *c, const card_key *key)
 
 pair_options card_pairing(const card_bench *w, const choice *c)
 {
-    return (pair_options){.delay = c->beside == BESIDE_EP_DELAY, .early = w->s.j.early_attn};
+    return (pair_options){.delay = c->overlap == OVERLAP_EP_DELAY, .early = w->s.j.early_attn};
 }
 
 double card_message(cards *k, const setup *s, int64_t parts)

@@ -1,5 +1,5 @@
 /* card_light.c - a half of a layer without a memory plan: what it saves under any recompute, and
- * seconds that no card goes below (card_play.c). */
+ * seconds that no card goes below (card_simulate.c). */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "ir/memory/fuse.h"
 #include "ir/memory/offload.h"
 #include "ir/memory/plan.h"
-#include "plan/card_play.h"
+#include "plan/card_simulate.h"
 #include "plan/card_parts.h"
 
 /* ---- bytes */
@@ -48,7 +48,7 @@ static list_host host_of(const cards *k, const card_bench *w)
     return (list_host){.captured = k->captured,
                        .share = w->cost.share,
                        .replay = w->cost.replay,
-                       .leads = w->cost.copies_beside};
+                       .leads = w->cost.copies_async};
 }
 
 static void read_phase(card_light *l, event_list *of, int phase, const list_host *h)
@@ -65,7 +65,7 @@ static void read_phase(card_light *l, event_list *of, int phase, const list_host
     }
     list_paces(least, of, h);
     l->compute[phase] = sums.compute + sums.shared;
-    l->waited[phase] = list_play(of, of->steps, true);
+    l->waited[phase] = list_simulation(of, of->steps, true);
     l->inside[phase] = list_with_share(&sums, l->waited[phase], false);
 }
 
@@ -102,7 +102,7 @@ static void read_half(cards *k, card_light *l, card_bench *w, const card_key *ke
     l->live = live_of_segment(&seg, &w->s, k->scratch);
     cost_model cost[2];
     list_host host = host_of(k, w);
-    double narrow = k->hw->peak[w->cost.products], plain = k->hw->peak[w->cost.plain];
+    double narrow = k->hw->peak[w->cost.gemms], plain = k->hw->peak[w->cost.plain];
     double peak = (narrow > plain ? narrow : plain) * (k->hw->clock > 1 ? k->hw->clock : 1);
     for (int phase = 0; phase < 2; phase++) {
         event_list of = {0};

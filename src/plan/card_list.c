@@ -86,7 +86,7 @@ void event_list_fill(event_list *l, const cost_model c[2], const segment *seg, i
         e->n_waits = 0;
         for (int step = 0; step < 2; step++)
             e->cost[step] = step && !l->steps ? e->cost[0] : cost_of(&c[step], seg, o);
-        e->lane = play_lane(c, o);
+        e->lane = simulation_lane(c, o);
         e->message = op_is_comm(o->kind);
         e->passed = cost_passes_on(c, seg, o);
         e->needs_counts = o->kind == OP_EXCHANGE || o->kind == OP_GROUPED;

@@ -29,7 +29,7 @@ typedef struct event_list {
     wait_finder finder;
     touch *free;         /* for the touches of the next operation */
     int *found;          /* for the finder's answers */
-    double flops;        /* of products */
+    double flops;        /* of GEMMs */
     bool steps;          /* a whole iteration may be captured */
     unsigned parts_held; /* CAPTURED_ bits of its operations */
     int64_t temp;        /* most bytes of temporaries that live at once */

@@ -121,7 +121,7 @@ static live_level walk_rank(const slots_of *s, bool light, arena *scratch)
     live_rank r = {.order = cards_order(s->k, &h),
                    .rows = l.rows,
                    .n_chunks = c->vpp,
-                   .pairs = c->beside >= BESIDE_EP,
+                   .pairs = c->overlap >= OVERLAP_EP,
                    .pair = pair_level,
                    .with = &l};
     live_level most = live_peak(&r, scratch);
@@ -163,7 +163,7 @@ int64_t live_least(const slots_of *s, const int64_t *chunks)
     plain.z = &z; /* what a receive is posted for lives in its message */
     int64_t bytes = saved_least(&plain, chunks);
     bool head = s->f->mix[(c->vpp - 1) * c->pp + s->rank].n[MIX_HEAD] > 0;
-    if (!head || c->beside >= BESIDE_EP) return bytes;
+    if (!head || c->overlap >= OVERLAP_EP) return bytes;
     const live_span *x = &card_of(s->k, c, CARD_HEAD, 0, 0)->live; /* I2 */
     int64_t loss = x->backward.logits > 0 ? x->backward.logits : 0;
     return bytes + x->kept.logits + loss;

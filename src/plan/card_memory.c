@@ -49,7 +49,7 @@ void rank_regions(int64_t bytes[REGION_COUNT], const setup *s, const step_shape 
                          .passed_bytes = passes_any(s, z, rank) ? hidden : 0};
     boundary_place(&b, s, z);
     for (int i = 0; i < 3; i++) bytes[i] = own->state[i];
-    bytes[REGION_COPIES] = own->copies;
+    bytes[REGION_QUANTIZED_WEIGHTS] = own->copies;
     bytes[REGION_BOUNDARY] = b.bytes;
     bytes[REGION_STEP] = step_region(s, z, own->weights, NULL, NULL);
 }
@@ -103,7 +103,7 @@ double layer_seconds(cards *k, const choice *c, int kind, int phase)
     if (cards_whole(k, c)) return card_of(k, c, CARD_LAYER, kind, 0)->seconds[g][phase];
     const card *a = card_of(k, c, CARD_ATTENTION, kind, 0), *m = card_of(k, c, CARD_MLP, kind, 0);
     const card *first = phase == SEG_FORWARD ? a : m, *second = phase == SEG_FORWARD ? m : a;
-    play_pace layer = pace_join(&first->pace[g][phase], &second->pace[g][phase]);
+    simulation_pace layer = pace_join(&first->pace[g][phase], &second->pace[g][phase]);
     return pace_seconds(&layer);
 }
 
@@ -184,7 +184,7 @@ order_shape choice_order(const choice *c, const step_shape *z, int64_t rank)
                          .vpp = c->vpp,
                          .micros = z->micros,
                          .group = c->pp,
-                         .ep_overlap = c->beside >= BESIDE_EP};
+                         .ep_overlap = c->overlap >= OVERLAP_EP};
 }
 
 int64_t saved_least(const slots_of *s, const int64_t *chunks)
@@ -249,7 +249,7 @@ static void see_pairs(temps *t, cards *k, const choice *c, const stage *const of
 }
 
 /* Chunks that meet on a rank. */
-static void see_meetings(temps *t, const slots_of *s, bool light, arena *scratch)
+static void see_rendezvous(temps *t, const slots_of *s, bool light, arena *scratch)
 {
     const choice *c = s->c;
     arena_place mark = arena_mark(scratch);
@@ -290,7 +290,7 @@ int64_t temp_least(const slots_of *s, arena *scratch)
             if (l->temp > t.temp) t.temp = l->temp;
         }
     }
-    if (c->beside >= BESIDE_EP) see_meetings(&t, s, true, scratch);
+    if (c->overlap >= OVERLAP_EP) see_rendezvous(&t, s, true, scratch);
     return t.temp;
 }
 
@@ -299,6 +299,6 @@ int64_t temp_bytes(const slots_of *s, arena *scratch)
     const choice *c = s->c;
     temps t = {0, 0};
     for (int64_t v = 0; v < c->vpp; v++) see_chunk(&t, s->k, c, &s->f->mix[v * c->pp + s->rank]);
-    if (c->beside >= BESIDE_EP) see_meetings(&t, s, false, scratch);
+    if (c->overlap >= OVERLAP_EP) see_rendezvous(&t, s, false, scratch);
     return temp_region(t.temp, t.work);
 }

@@ -8,7 +8,7 @@
 #include "plan/search_memo.h"
 
 typedef struct card_key {
-    int16_t what, kind, other, cp_kind, to, beside, precision, tp_overlap;
+    int16_t what, kind, other, cp_kind, to, overlap, precision, tp_overlap;
     int32_t tp, cp, mbs, ep, etp;
     uint32_t drop;
 } card_key;
@@ -53,7 +53,7 @@ struct cards {
     const model *model;
     unsigned captured[SCOPES]; /* CAPTURED_ bits */
     card_bench *bench[3];      /* the last for parts without experts, with them, for pairs */
-    known_part *parts[CARD_KINDS][LAYER_KINDS_MAX][BESIDE_KINDS]; /* the last of each */
+    known_part *parts[CARD_KINDS][LAYER_KINDS_MAX][OVERLAP_KINDS]; /* the last of each */
     known_orders orders[2]; /* without and with combined 1F1B */
     memo cards, lights;
     int64_t built;

@@ -215,7 +215,7 @@ static void find_buckets(ranks *r, rank_facts *out, const setup *s, const cost_m
 static void find_state(rank_facts *out, const setup *s, const cost_model *cost, int64_t rank)
 {
     state_of_stage(&out->all, s, rank);
-    out->beside = allocated_state_least(s, rank, &out->all);
+    out->overlap = allocated_state_least(s, rank, &out->all);
     out->state[0] = state_weights(&out->all);
     out->state[1] = state_gradients(&out->all);
     out->state[2] = state_optimizer(&out->all);

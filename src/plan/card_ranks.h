@@ -24,7 +24,7 @@ typedef struct bucket_time {
 typedef struct rank_facts {
     int64_t state[3];       /* weights, gradients, optimizer */
     state_bytes all;        /* the same by kind */
-    int64_t beside;         /* under Megatron, at least: allocated_state_least */
+    int64_t overlap;        /* under Megatron, at least: allocated_state_least */
     bool as_before;         /* the rank before it has the same chunks, and more of them in flight */
     int64_t copies;         /* of weights, quantised */
     int64_t trained, owned; /* elements: of all its buckets, of its slices of them */

@@ -33,7 +33,7 @@ static slot_rows rows_of(const slots_of *s, arena *a)
         int64_t id = v * c->pp + s->rank;
         rows[v] = row_of(s->sums, s->k, &s->f->mix[id], &s->f->split->pipe.stages[id], a);
     }
-    return (slot_rows){rows, c->vpp, c->beside >= BESIDE_EP, s->z->posts_early};
+    return (slot_rows){rows, c->vpp, c->overlap >= OVERLAP_EP, s->z->posts_early};
 }
 
 static const step_order *order_of(const slots_of *s)

@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-double step_optimizer(const step_play *p)
+double step_optimizer(const step_simulation *p)
 {
     double most = 0;
     for (int64_t q = 0; q < p->c->pp; q++)
@@ -40,7 +40,7 @@ typedef struct rank_steps {
 } rank_steps;
 
 typedef struct steps {
-    const step_play *p;
+    const step_simulation *p;
     int64_t pp, vpp, stages;
     rank_steps *ranks;
     double *arrived[2];                            /* [phase][stages][micros]; < 0: not sent yet */
@@ -91,8 +91,8 @@ static void reduce(steps *s, rank_steps *r, const order_entry *e, double from)
 static void end(steps *s, rank_steps *r, const side *x, const order_entry *e, double from)
 {
     int turn = r->turn[e->phase];
-    r->turn[e->phase] = turn + 1 < s->p->z->turns ? turn + 1 : 0;
-    if (e->phase == SEG_BACKWARD && --r->left[e->chunk] == 0 && s->p->z->reduces_beside)
+    r->turn[e->phase] = turn + 1 < s->p->z->ring_depth ? turn + 1 : 0;
+    if (e->phase == SEG_BACKWARD && --r->left[e->chunk] == 0 && s->p->z->overlaps_reduction)
         reduce(s, r, e, from);
     if (!x->out) return;
     if (r->p2p < r->now) r->p2p = r->now;
@@ -102,7 +102,7 @@ static void end(steps *s, rank_steps *r, const side *x, const order_entry *e, do
 }
 
 /* What two layers take more as a pair than one after the other. */
-static double find_gain(const step_play *p, int kf, int kb)
+static double find_gain(const step_simulation *p, int kf, int kb)
 {
     bool most = cards_kind_is(p->k, kf, LAYER_MOE) && cards_kind_is(p->k, kb, LAYER_MOE);
     if (p->light && p->half_light && most)
@@ -127,7 +127,7 @@ static double pair_seconds(steps *s, int64_t rank, int64_t vf, int64_t vb)
 {
     double *known = &s->pairs[(rank * s->vpp + vf) * s->vpp + vb];
     if (*known >= 0) return *known;
-    const step_play *p = s->p;
+    const step_simulation *p = s->p;
     int64_t f = vf * s->pp + rank, b = vb * s->pp + rank;
     const stage *sf = &p->f->split->pipe.stages[f], *sb = &p->f->split->pipe.stages[b];
     double sum = p->chunks[f].seconds[0] + p->chunks[b].seconds[1];
@@ -170,7 +170,7 @@ static bool run_pair(steps *s, rank_steps *r, const order_entry *f)
 static bool run_rank(steps *s, rank_steps *r)
 {
     const step_order *o = r->order;
-    const bool pairs = s->p->c->beside >= BESIDE_EP;
+    const bool pairs = s->p->c->overlap >= OVERLAP_EP;
     int64_t before = r->next;
     while (r->next < o->n) {
         const order_entry *e = &o->list[r->next];
@@ -181,7 +181,7 @@ static bool run_rank(steps *s, rank_steps *r)
 
 /* Weights are gathered chunk by chunk. A chunk's first forward goes through its buckets one after
  * another: what is `late` is how much longer it takes than alone, from its start on. */
-static void gather(const step_play *p, rank_steps *r, const rank_facts *f, int64_t rank)
+static void gather(const step_simulation *p, rank_steps *r, const rank_facts *f, int64_t rank)
 {
     for (int64_t v = 0; v < p->c->vpp && p->z->gathers_late; v++) {
         double alone = p->chunks[v * p->c->pp + rank].seconds[0];
@@ -196,7 +196,7 @@ static void gather(const step_play *p, rank_steps *r, const rank_facts *f, int64
 
 static void open_side(steps *s, side *x, int64_t id, int phase)
 {
-    const step_play *p = s->p;
+    const step_simulation *p = s->p;
     const chunk_mix *m = &p->f->mix[id];
     bool forward = phase == SEG_FORWARD, first = id == 0, last = id == s->stages - 1;
     int64_t micros = p->z->micros;
@@ -228,10 +228,10 @@ static void open_rank(steps *s, int64_t q, arena *a)
 }
 
 /* What follows the step's chunks. */
-static double finish_of(const step_play *p, const rank_steps *r, const rank_facts *f)
+static double finish_of(const step_simulation *p, const rank_steps *r, const rank_facts *f)
 {
     double now = r->p2p > r->now ? r->p2p : r->now;
-    if (p->z->reduces_beside) return r->dp > now ? r->dp : now;
+    if (p->z->overlaps_reduction) return r->dp > now ? r->dp : now;
     for (int i = 0; i < f->n_buckets; i++) now += f->buckets[i].reduce;
     return now;
 }
@@ -246,7 +246,7 @@ static void open_pairs(steps *s, arena *a)
 }
 
 /* Weights that are gathered before anybody goes on. */
-static double gather_last(const step_play *p)
+static double gather_last(const step_simulation *p)
 {
     double late = 0;
     bool gathers = p->z->types.moments && !p->z->gathers_late;
@@ -259,14 +259,14 @@ static double gather_last(const step_play *p)
     return late;
 }
 
-static steps steps_of(const step_play *p, arena *a)
+static steps steps_of(const step_simulation *p, arena *a)
 {
     steps s = {.p = p, .pp = p->c->pp, .vpp = p->c->vpp, .stages = p->c->pp * p->c->vpp};
-    if (p->c->beside >= BESIDE_EP) open_pairs(&s, a);
+    if (p->c->overlap >= OVERLAP_EP) open_pairs(&s, a);
     return s;
 }
 
-double step_seconds(const step_play *p, arena *a)
+double step_seconds(const step_simulation *p, arena *a)
 {
     arena_place mark = arena_mark(a);
     steps s = steps_of(p, a);
@@ -310,7 +310,7 @@ static double own_work(steps *s, int64_t q, const order_meets *o)
     return sum;
 }
 
-double step_least(const step_play *p, arena *a)
+double step_least(const step_simulation *p, arena *a)
 {
     arena_place mark = arena_mark(a);
     steps s = steps_of(p, a);

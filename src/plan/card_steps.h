@@ -5,7 +5,7 @@
 
 #include "plan/card_ranks.h"
 
-typedef struct step_play {
+typedef struct step_simulation {
     const choice *c;
     const step_shape *z;
     const layout_facts *f;
@@ -14,17 +14,17 @@ typedef struct step_play {
     double message;          /* [T][H] to a neighbour */
     bool light;              /* chunks are from below, and pairs shall be */
     bool half_light;         /* but for pairs of layers with experts, which are most */
-} step_play;
+} step_simulation;
 
 /* Seconds of the slowest rank. */
-double step_optimizer(const step_play *p);
+double step_optimizer(const step_simulation *p);
 
 /* The step, with messages between stages, gradients and weights. Nothing in it ends sooner when
  * something in it takes longer: of chunks from below it is a bound. */
-double step_seconds(const step_play *p, arena *scratch);
+double step_seconds(const step_simulation *p, arena *scratch);
 
 /* What the ranks of a pipeline with combined 1F1B do at least: far quicker found, and not above
  * step_seconds but for rounding. */
-double step_least(const step_play *p, arena *scratch);
+double step_least(const step_simulation *p, arena *scratch);
 
 #endif

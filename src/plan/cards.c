@@ -138,14 +138,14 @@ static card_key key_of(const cards *k, const choice *c, card_what what, int kind
                     .mbs = (int32_t)c->mbs,
                     .drop = c->drop};
     if (has_attention(what)) key.cp_kind = (int16_t)c->kind;
-    if (what == CARD_PAIR) key.beside = (int16_t)c->beside; /* what waits in it */
+    if (what == CARD_PAIR) key.overlap = (int16_t)c->overlap; /* what waits in it */
     if (card_has_experts(k, what, kind) ||
         (what == CARD_PAIR && card_has_experts(k, what, other))) {
         key.to = (int16_t)c->to;
-        key.beside = (int16_t)c->beside;
+        key.overlap = (int16_t)c->overlap;
         key.ep = (int32_t)c->ep;
         key.etp = (int32_t)c->etp;
-        if (what != CARD_PAIR && c->beside >= BESIDE_EP) key.beside = BESIDE_NOTHING;
+        if (what != CARD_PAIR && c->overlap >= OVERLAP_EP) key.overlap = OVERLAP_NOTHING;
     }
     return key;
 }

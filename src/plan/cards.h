@@ -27,17 +27,17 @@ typedef enum card_what {
 } card_what;
 
 typedef struct card {
-    int64_t saved, temp, work;  /* bytes; temp: of the larger phase; work: of kernels */
-    int64_t parts[SAVED_PARTS]; /* of the saved bytes */
-    live_span live;             /* under Megatron; of a pair: the level of `forward` alone */
-    double seconds[SCOPES][2];  /* [graphs][phase]; of a pair: all in phase 0 */
-    play_pace pace[SCOPES][2];  /* the same, for lists that it is a part of */
+    int64_t saved, temp, work;       /* bytes; temp: of the larger phase; work: of kernels */
+    int64_t parts[SAVED_PARTS];      /* of the saved bytes */
+    live_span live;                  /* under Megatron; of a pair: the level of `forward` alone */
+    double seconds[SCOPES][2];       /* [graphs][phase]; of a pair: all in phase 0 */
+    simulation_pace pace[SCOPES][2]; /* the same, for lists that it is a part of */
 } card;
 
-/* A list played from below (card_play.c): no number of `pace` is above the card's, but for `slowed`
- * which is of this very `device`. */
+/* A list played from below (card_simulate.c): no number of `pace` is above the card's, but for
+ * `slowed` which is of this very `device`. */
 typedef struct list_least {
-    play_pace pace;
+    simulation_pace pace;
     double compute, shared, share; /* seconds of compute; messages' shares of the chip, all and the
                                     * largest */
 } list_least;
@@ -63,7 +63,7 @@ typedef struct card_light {
     double compute[2];  /* compute stream by itself */
     double messages[2]; /* busiest of the others */
     double host[SCOPES][2]; /* [graphs][phase]: launching */
-    double fastest[2];      /* products at the peak of the chip */
+    double fastest[2];      /* GEMMs at the peak of the chip */
 } card_light;
 
 /* Layers of a model fall into few kinds. */

@@ -40,7 +40,7 @@ typedef struct search_counts {
     int64_t legal;          /* layouts of the space */
     int64_t state, saved;   /* excluded: weights and optimizer, activations do not fit */
     int64_t slow;           /* excluded: a bound above the tenth best */
-    int64_t played;         /* played, and slower than the tenth */
+    int64_t simulated;      /* played, and slower than the tenth */
     int64_t summed, fitted; /* memory summed exactly; of those fitted, and played */
     int64_t rules;          /* excluded: break a rule */
     int64_t broken;         /* judge_all: bounds above what they bound */

@@ -19,7 +19,7 @@ void attempt_sum_chunks(search *s, const choice *c, const attempt *t)
 /* Of our own arena: the regions that change. */
 static int64_t arena_most(search *s, const slots_of *slots, const int64_t *sizes, peak_level level)
 {
-    bool pairs = slots->c->beside >= BESIDE_EP;
+    bool pairs = slots->c->overlap >= OVERLAP_EP;
     int64_t saved = -1;
     if (level == PEAK_EXACT) saved = saved_packed(slots, s->scratch);
     if (level == PEAK_ALIVE) saved = saved_alive(slots, s->scratch);
@@ -110,9 +110,9 @@ static void fix_regions(search *s, const choice *c, attempt *t)
     }
 }
 
-step_play attempt_play(search *s, const choice *c, const attempt *t)
+step_simulation attempt_simulation(search *s, const choice *c, const attempt *t)
 {
-    return (step_play){
+    return (step_simulation){
         .c = c, .z = &t->z, .f = t->f, .k = s->k, .chunks = s->chunks, .message = t->message};
 }
 
@@ -159,10 +159,10 @@ static double light_step(search *s, const choice *c, attempt *t, bool half)
 {
     sums_least(&t->sums, s->k, c);
     attempt_sum_chunks(s, c, t);
-    step_play p = attempt_play(s, c, t);
+    step_simulation p = attempt_simulation(s, c, t);
     p.light = true;
     p.half_light = half;
-    double least = c->beside >= BESIDE_EP ? step_least(&p, s->scratch) * (1 - 1e-9) : 0;
+    double least = c->overlap >= OVERLAP_EP ? step_least(&p, s->scratch) * (1 - 1e-9) : 0;
     if (!s->o->judge_all && !best_enters(s->out, c, least)) return least;
     return fmax(least, step_seconds(&p, s->scratch));
 }
@@ -175,7 +175,7 @@ verdict attempt_judge(search *s, const choice *c, attempt *t, found *out)
     sums_saved(&t->sums, s->k, c);
     attempt_sum_chunks(s, c, t);
     int64_t least = 0;
-    bool pairs = c->beside >= BESIDE_EP;
+    bool pairs = c->overlap >= OVERLAP_EP;
     for (int level = PEAK_LEAST; level <= (pairs || s->megatron ? PEAK_ALIVE : PEAK_LEAST);
          level++) {
         least = attempt_peak(s, c, t, (peak_level)level);
@@ -201,10 +201,10 @@ verdict attempt_judge(search *s, const choice *c, attempt *t, found *out)
     sums_times(&t->sums, s->k, c);
     attempt_sum_chunks(s, c, t);
     *out = (found){.c = *c, .dp = t->s.lay.dp, .edp = t->s.lay.edp, .micros = t->z.micros};
-    step_play p = attempt_play(s, c, t);
+    step_simulation p = attempt_simulation(s, c, t);
     out->step_s = step_seconds(&p, s->scratch);
     if (!all && !best_enters(s->out, c, out->step_s)) {
-        n->played++;
+        n->simulated++;
         return TOO_SLOW;
     }
     out->peak_bytes = attempt_peak(s, c, t, PEAK_EXACT);

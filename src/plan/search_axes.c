@@ -14,8 +14,8 @@ enum { SIZES = ON_TP | ON_CP | ON_EP | ON_ETP | ON_PP, STAGES = ON_PP | ON_VPP |
 void choice_values(int64_t v[AXES], const choice *c)
 {
     const int64_t all[AXES] = {
-        c->precision, c->tp, c->cp,  c->kind,  c->mbs,    c->tp_overlap,    c->ep,      c->etp,
-        c->to,        c->pp, c->vpp, c->split, c->beside, (int64_t)c->drop, c->offload, c->graphs};
+        c->precision, c->tp, c->cp,  c->kind,  c->mbs,     c->tp_overlap,    c->ep,      c->etp,
+        c->to,        c->pp, c->vpp, c->split, c->overlap, (int64_t)c->drop, c->offload, c->graphs};
     memcpy(v, all, sizeof all);
 }
 
@@ -49,10 +49,10 @@ static const struct {
     {K_DISPATCHER, ON_TO, true},
     {K_FLEX, ON_TO | ON_EP | ON_ETP, true},
     {K_FLEX_SMS, ON_TO | ON_EP | ON_ETP, true},
-    {K_SHARED_OVERLAP, ON_BESIDE, true},
-    {K_DISPATCH_WGRAD, ON_BESIDE, true},
-    {K_EP_OVERLAP, ON_BESIDE, true},
-    {K_DELAY_WGRAD, ON_BESIDE, true},
+    {K_SHARED_OVERLAP, ON_OVERLAP, true},
+    {K_DISPATCH_WGRAD, ON_OVERLAP, true},
+    {K_EP_OVERLAP, ON_OVERLAP, true},
+    {K_DELAY_WGRAD, ON_OVERLAP, true},
     {K_TP_OVERLAP, ON_TP_OVERLAP, true},
     {K_RECOMPUTE, ON_DROP, true},
     {K_RECOMPUTE_METHOD, ON_DROP, false},
@@ -70,7 +70,7 @@ static const struct {
     {K_NAN_LOSS, ON_GRAPHS, false},
     {K_NAN_GRAD, ON_GRAPHS, true},
     {K_TE_RNG, ON_GRAPHS, true},
-    {K_CONNECTIONS, ON_TP | ON_CP | ON_BESIDE, true},
+    {K_CONNECTIONS, ON_TP | ON_CP | ON_OVERLAP, true},
     {K_ROUTING_SKEW, ON_EP, true},
     {K_BUFFER_FACTOR, ON_EP, true},
     {K_SP, ON_TP, true},

@@ -22,7 +22,7 @@ enum {
     ON_PP = 1 << 9,
     ON_VPP = 1 << 10,
     ON_SPLIT = 1 << 11,
-    ON_BESIDE = 1 << 12,
+    ON_OVERLAP = 1 << 12,
     ON_DROP = 1 << 13,
     ON_OFFLOAD = 1 << 14,
     ON_GRAPHS = 1 << 15,

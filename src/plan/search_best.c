@@ -39,7 +39,7 @@ double best_limit_any(const search_result *r, const choice *c)
 /* Of the same sizes: do they have the same operations, but for what is made again or captured? */
 static bool same_kind(const choice *a, const choice *b)
 {
-    return a->kind == b->kind && a->mbs == b->mbs && a->to == b->to && a->beside == b->beside &&
+    return a->kind == b->kind && a->mbs == b->mbs && a->to == b->to && a->overlap == b->overlap &&
            a->split == b->split && a->tp_overlap == b->tp_overlap;
 }
 

@@ -77,7 +77,7 @@ static double module_rough(search *s, const choice *c, bool tight)
     double compute = 0, waited = 0, host = 0;
     choice x = *c;
     x.drop = tight ? drop_of_module(c->drop) : 0;
-    if (x.beside >= BESIDE_EP || !tight) x.beside = BESIDE_NOTHING;
+    if (x.overlap >= OVERLAP_EP || !tight) x.overlap = OVERLAP_NOTHING;
     for (int half = CARD_ATTENTION; half <= CARD_MLP && s->module >= 0; half++) {
         const card_light *l = card_bound_of(s->k, &x, (card_what)half, s->module);
         for (int phase = 0; phase < 2; phase++) {
@@ -116,7 +116,7 @@ static void find_drop_bytes(search *s, const choice *c, int d, int64_t saved[2][
 {
     choice plain = *c;
     plain.drop = 0;
-    plain.beside = BESIDE_NOTHING;
+    plain.overlap = OVERLAP_NOTHING;
     int64_t *of = saved[0];
     for (int i = 0; i < cards_kinds(s->k); i++) of[i] = layer_bytes(s, &plain, i, s->sp.drops[d]);
     if (s->module >= 0)
@@ -199,7 +199,7 @@ static void find_longer(search *s, drop_times *t, const choice *c)
 
 static void find_times(search *s, drop_times *t, const choice *c, least_level level)
 {
-    bool tight = level > LEAST_ROUGH, pairs = c->beside >= BESIDE_EP;
+    bool tight = level > LEAST_ROUGH, pairs = c->overlap >= OVERLAP_EP;
     for (int i = 0; i < cards_kinds(s->k); i++) {
         const card_light *a = card_bound_of(s->k, c, CARD_ATTENTION, i);
         const card_light *m = card_bound_of(s->k, c, CARD_MLP, i);
@@ -228,8 +228,8 @@ const drop_times *search_drop_times(search *s, const choice *given, int d, least
 {
     choice c = *given;
     c.drop = s->sp.drops[d];
-    if (level == LEAST_ROUGH) c.beside = BESIDE_NOTHING;
-    drop_times *t = &s->drop_times[level][c.beside][c.graphs][d];
+    if (level == LEAST_ROUGH) c.overlap = OVERLAP_NOTHING;
+    drop_times *t = &s->drop_times[level][c.overlap][c.graphs][d];
     if (t->visit == s->visit) return t;
     *t = (drop_times){.visit = s->visit};
     find_times(s, t, &c, level);
@@ -241,7 +241,7 @@ double search_layers_least(search *s, const choice *c)
     choice x = *c;
     x.graphs = s->sp.widest;
     x.drop = 0;
-    x.beside = BESIDE_NOTHING;
+    x.overlap = OVERLAP_NOTHING;
     drop_times t = {0};
     find_times(s, &t, &x, LEAST_ROUGH);
     double most = 0;

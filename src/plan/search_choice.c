@@ -218,10 +218,10 @@ static void set_experts(destination to, const choice *c, const recipe *given)
     else if (recipe_given(r, K_FLEX))
         put_word(to, K_FLEX, NULL);
     set_multiprocessors(to, c);
-    put_flag(to, K_SHARED_OVERLAP, c->beside == BESIDE_SHARED);
-    put_flag(to, K_DISPATCH_WGRAD, c->beside == BESIDE_WGRAD);
-    put_flag(to, K_EP_OVERLAP, c->beside >= BESIDE_EP);
-    put_flag(to, K_DELAY_WGRAD, c->beside == BESIDE_EP_DELAY);
+    put_flag(to, K_SHARED_OVERLAP, c->overlap == OVERLAP_SHARED);
+    put_flag(to, K_DISPATCH_WGRAD, c->overlap == OVERLAP_WGRAD);
+    put_flag(to, K_EP_OVERLAP, c->overlap >= OVERLAP_EP);
+    put_flag(to, K_DELAY_WGRAD, c->overlap == OVERLAP_EP_DELAY);
     put_flag(to, K_TP_OVERLAP, c->tp_overlap);
 }
 

@@ -20,14 +20,14 @@ typedef enum dispatcher_kind {
 } dispatcher_kind;
 
 /* What runs beside expert messages. */
-typedef enum beside_kind {
-    BESIDE_NOTHING,
-    BESIDE_SHARED,   /* the shared expert */
-    BESIDE_WGRAD,    /* experts' weight gradients beside dispatch */
-    BESIDE_EP,       /* another microbatch: combined 1F1B */
-    BESIDE_EP_DELAY, /* and weight gradients delayed */
-    BESIDE_KINDS
-} beside_kind;
+typedef enum overlap_kind {
+    OVERLAP_NOTHING,
+    OVERLAP_SHARED,   /* the shared expert */
+    OVERLAP_WGRAD,    /* experts' weight gradients beside dispatch */
+    OVERLAP_EP,       /* another microbatch: combined 1F1B */
+    OVERLAP_EP_DELAY, /* and weight gradients delayed */
+    OVERLAP_KINDS
+} overlap_kind;
 
 /* What CUDA graphs capture. */
 typedef enum graph_scope {
@@ -47,7 +47,7 @@ typedef struct choice {
     int64_t tp, cp, mbs, ep, etp, pp, vpp;
     cp_kind kind;
     dispatcher_kind to;
-    beside_kind beside;
+    overlap_kind overlap;
     int precision;   /* of choice_maker.precisions */
     int split;       /* 0: as derived from PP and VPP; 1: embedding and head count as a layer */
     unsigned drop;   /* DROP_ bits of ir/segment.h; DROP_FULL: full, layer by layer */

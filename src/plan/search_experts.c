@@ -67,7 +67,7 @@ static void try_splits(search *s, const choice *c, int i)
 static void see_experts(search *s, const choice *c)
 {
     choice x = *c;
-    x.beside = BESIDE_NOTHING;
+    x.overlap = OVERLAP_NOTHING;
     x.drop = 0;
     double sum = 0;
     for (int i = 0; i < cards_kinds(s->k); i++) {

@@ -103,7 +103,7 @@ void search_climb(search *s)
     static _Thread_local attempt t;
     choice c = r->best[0].c;
     c.graphs = SCOPE_NONE;
-    if (c.beside == BESIDE_EP || c.beside == BESIDE_EP_DELAY) c.beside = BESIDE_NOTHING;
+    if (c.overlap == OVERLAP_EP || c.overlap == OVERLAP_EP_DELAY) c.overlap = OVERLAP_NOTHING;
     static const unsigned rungs[] = {
         0,        DROP_LAYERNORM, DROP_MOE_ACT, DROP_MLA_UP_PROJ, DROP_GDN_NORM_OUT,
         DROP_MLP, DROP_SHARED,    DROP_MOE,     DROP_FULL};
@@ -114,7 +114,7 @@ void search_climb(search *s)
         drop |= rungs[i];
         if (rungs[i] == DROP_MOE) drop &= ~(unsigned)(DROP_MOE_ACT | DROP_SHARED);
         c.drop = rungs[i] == DROP_FULL ? DROP_FULL : drop;
-        if (c.beside == BESIDE_SHARED && (c.drop & DROP_SHARED)) c.beside = BESIDE_NOTHING;
+        if (c.overlap == OVERLAP_SHARED && (c.drop & DROP_SHARED)) c.overlap = OVERLAP_NOTHING;
         found *f = &r->ladder[r->n_ladder];
         if (!attempt_patch(s, &c, &t)) continue;
         *f = (found){.c = c, .dp = t.s.lay.dp, .edp = t.s.lay.edp, .micros = t.z.micros};
@@ -122,7 +122,7 @@ void search_climb(search *s)
         sums_times(&t.sums, s->k, &c);
         attempt_sum_chunks(s, &c, &t);
         f->peak_bytes = attempt_peak(s, &c, &t, PEAK_EXACT);
-        step_play p = attempt_play(s, &c, &t);
+        step_simulation p = attempt_simulation(s, &c, &t);
         f->step_s = step_seconds(&p, s->scratch);
         r->n_ladder++;
     }

@@ -9,17 +9,17 @@ const inner *search_inner_table(search *s, const choice *c)
     if (*known) return *known;
     inner *t = *known = ARENA_NEW(s->a, inner);
     choice x = *c;
-    for (int b = 0; b < BESIDE_KINDS; b++)
+    for (int b = 0; b < OVERLAP_KINDS; b++)
         for (int i = 0; i < SCOPES * OFFLOADS * s->sp.n_drops; i++) {
             int d = i / (SCOPES * OFFLOADS);
-            x.beside = (beside_kind)b;
+            x.overlap = (overlap_kind)b;
             x.graphs = (graph_scope)(i % SCOPES);
             x.offload = i / SCOPES % OFFLOADS;
             x.drop = s->sp.drops[d];
             bool ok = space_inner_ok(&s->sp, &x);
             t->ok[b][x.graphs][x.offload][d] = ok;
-            t->n_by[x.offload][d][b >= BESIDE_EP][x.graphs] += ok;
-            for (int from = 0; from <= x.offload; from++) t->n_from[d][b >= BESIDE_EP][from] += ok;
+            t->n_by[x.offload][d][b >= OVERLAP_EP][x.graphs] += ok;
+            for (int from = 0; from <= x.offload; from++) t->n_from[d][b >= OVERLAP_EP][from] += ok;
             t->n += ok;
         }
     return t;
@@ -90,7 +90,7 @@ void search_rule_visit(search *s, const node *n, choice *c)
 choice search_smallest(const search *s, const choice *c)
 {
     choice x = *c;
-    x.beside = BESIDE_NOTHING;
+    x.overlap = OVERLAP_NOTHING;
     x.graphs = SCOPE_NONE;
     x.drop = s->sp.n_drops ? s->sp.drops[s->sp.n_drops - 1] : 0;
     x.offload = OFFLOAD_ALL;

@@ -17,8 +17,8 @@ static int far_from_guess(const search *s, const choice *c)
     return far;
 }
 
-/* Products of the MLP at the peak of the chip; a rank has as many wherever experts are. */
-static double fastest_products(search *s, const choice *c)
+/* GEMMs of the MLP at the peak of the chip; a rank has as many wherever experts are. */
+static double fastest_gemms(search *s, const choice *c)
 {
     choice x = *c;
     x.ep = x.etp = 1;
@@ -32,7 +32,7 @@ static double fastest_products(search *s, const choice *c)
     return sum;
 }
 
-static void add_node(search *s, node *list, int *n, const choice *c, double products)
+static void add_node(search *s, node *list, int *n, const choice *c, double gemms)
 {
     node *x = &list[*n];
     *x = (node){.c = *c, .far = far_from_guess(s, c), .wide = s->sp.m->wide[c->precision]};
@@ -47,19 +47,19 @@ static void add_node(search *s, node *list, int *n, const choice *c, double prod
     double each = (double)s->sp.gbs * (double)(c->tp * c->cp) / (double)(c->mbs * s->sp.world);
     x->attention = inside;
     x->each = each;
-    x->least = each * fmax(inside + products, messages);
+    x->least = each * fmax(inside + gemms, messages);
     ++*n;
 }
 
 static void add_nodes(search *s, node *list, int *n, choice c)
 {
     if (!space_dense_ok(&s->sp, &c)) return;
-    double products = fastest_products(s, &c);
+    double gemms = fastest_gemms(s, &c);
     for (int kind = 0; kind < CP_KINDS; kind++)
         for (int overlap = 0; overlap < 2; overlap++) {
             c.kind = (cp_kind)kind;
             c.tp_overlap = overlap;
-            if (space_kind_ok(&s->sp, &c)) add_node(s, list, n, &c, products);
+            if (space_kind_ok(&s->sp, &c)) add_node(s, list, n, &c, gemms);
         }
 }
 

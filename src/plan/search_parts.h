@@ -33,9 +33,9 @@ typedef struct node {
  * them, which is the key of search.inner. */
 typedef struct inner {
     int64_t n;
-    int n_by[OFFLOADS][DROPS_MAX][2][SCOPES];           /* [offload][set][combined 1F1B][graphs] */
-    int64_t n_from[DROPS_MAX][2][OFFLOADS + 1];         /* the same of this offload and larger */
-    bool ok[BESIDE_KINDS][SCOPES][OFFLOADS][DROPS_MAX]; /* [beside][graphs][offload][set] */
+    int n_by[OFFLOADS][DROPS_MAX][2][SCOPES];            /* [offload][set][combined 1F1B][graphs] */
+    int64_t n_from[DROPS_MAX][2][OFFLOADS + 1];          /* the same of this offload and larger */
+    bool ok[OVERLAP_KINDS][SCOPES][OFFLOADS][DROPS_MAX]; /* [beside][graphs][offload][set] */
 } inner;
 
 /* A pipeline rank of some stages: how often each part's seconds count in its step, and how many
@@ -135,7 +135,7 @@ typedef struct search {
     double message;            /* between stages of the PP that is visited */
     unsigned plausible; /* the last of which stages were found that memory does not exclude */
     drop_bytes drop_bytes[DROPS_MAX];
-    drop_times drop_times[LEAST_LEVELS][BESIDE_KINDS][SCOPES][DROPS_MAX];
+    drop_times drop_times[LEAST_LEVELS][OVERLAP_KINDS][SCOPES][DROPS_MAX];
     rule_memory rules;
     bool waits;                           /* the optimizer's state, on the host between updates */
     bool packs;                           /* a step: what is saved is no bound of its bytes */
@@ -252,7 +252,7 @@ void search_see_miss(search *s, const choice *c, int64_t peak);
 double search_message(search *s, const choice *c);
 
 /* What plays the step; the chunks are summed. */
-step_play attempt_play(search *s, const choice *c, const attempt *t);
+step_simulation attempt_simulation(search *s, const choice *c, const attempt *t);
 
 /* Step played, memory summed. */
 verdict attempt_judge(search *s, const choice *c, attempt *t, found *out);

@@ -75,13 +75,13 @@ static bool is_known(const search *s, const choice *c, unsigned decided)
 bool search_forbidden(const search *s, const choice *c, unsigned decided)
 {
     if (is_known(s, c, decided)) return true;
-    if (decided & ON_BESIDE || !(decided & ON_TO) || !s->rules.n_masks) return false;
+    if (decided & ON_OVERLAP || !(decided & ON_TO) || !s->rules.n_masks) return false;
     choice x = *c;
     x.drop = 0; /* what is made again only excludes */
     if (!(decided & ON_PP)) x.pp = 1;
-    for (int b = 0; b < BESIDE_KINDS; b++) {
-        x.beside = (beside_kind)b;
-        if (space_beside_ok(&s->sp, &x) && !is_known(s, &x, decided | ON_BESIDE)) return false;
+    for (int b = 0; b < OVERLAP_KINDS; b++) {
+        x.overlap = (overlap_kind)b;
+        if (space_overlap_ok(&s->sp, &x) && !is_known(s, &x, decided | ON_OVERLAP)) return false;
     }
     return true;
 }

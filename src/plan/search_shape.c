@@ -63,7 +63,7 @@ const stage_times *search_stage_times(search *s, const choice *c)
     for (int64_t q = 0; q < c->pp; q++) { /* I1 */
         time_row row = {.messages = 2 * (double)q};
         choice pairs = *c;
-        pairs.beside = BESIDE_EP;
+        pairs.overlap = OVERLAP_EP;
         step_shape z = {.micros = micros};
         slots_of slots = {.c = &pairs, .z = &z, .rank = q};
         int64_t warm[MIX_PARTS];
@@ -102,11 +102,11 @@ static memory_row row_of(search *s, const layout_facts *const *f, const choice *
     for (int i = 0; i < OFFLOADS; i++) {
         const rank_facts *r = &f[i]->ranks[rank];
         row.state[i] = r->state[0] + r->state[1] + (s->waits ? 0 : r->state[2]);
-        if (s->megatron) row.state[i] += r->beside;
+        if (s->megatron) row.state[i] += r->overlap;
     }
     for (int pairs = 0; pairs < 2; pairs++) {
         choice x = *c;
-        x.beside = pairs ? BESIDE_EP : BESIDE_NOTHING;
+        x.overlap = pairs ? OVERLAP_EP : OVERLAP_NOTHING;
         slots_of slots = {.c = &x, .z = &z, .rank = rank};
         count_live(s, row.live[pairs], f[0], &slots);
     }

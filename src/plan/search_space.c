@@ -321,7 +321,7 @@ static bool pin_agrees(const space *s, knob_id k, bool on)
     return !pinned(s, k) || recipe_on(s->given, k) == on;
 }
 
-/* Where experts' rows are read on the device: products of Hopper's are told them by the host. */
+/* Where experts' rows are read on the device: GEMMs of Hopper's are told them by the host. */
 bool space_captures_step(const space *s, const choice *c)
 {
     const gpu *g = recipe_gpu(s->given);
@@ -342,22 +342,22 @@ static bool graphs_ok(const space *s, const choice *c, const setup *base)
     return !(c->drop & DROP_LAYERNORM) || c->to == TO_EXPERTS;
 }
 
-bool space_beside_ok(const space *s, const choice *c)
+bool space_overlap_ok(const space *s, const choice *c)
 {
     const setup *base = choice_base(s->m, c->precision, c->tp);
-    if (!pin_agrees(s, K_EP_OVERLAP, c->beside >= BESIDE_EP) ||
-        !pin_agrees(s, K_DELAY_WGRAD, c->beside == BESIDE_EP_DELAY) ||
-        !pin_agrees(s, K_SHARED_OVERLAP, c->beside == BESIDE_SHARED) ||
-        !pin_agrees(s, K_DISPATCH_WGRAD, c->beside == BESIDE_WGRAD))
+    if (!pin_agrees(s, K_EP_OVERLAP, c->overlap >= OVERLAP_EP) ||
+        !pin_agrees(s, K_DELAY_WGRAD, c->overlap == OVERLAP_EP_DELAY) ||
+        !pin_agrees(s, K_SHARED_OVERLAP, c->overlap == OVERLAP_SHARED) ||
+        !pin_agrees(s, K_DISPATCH_WGRAD, c->overlap == OVERLAP_WGRAD))
         return false;
-    static const char *const overlaps[BESIDE_KINDS] = {"off", "off", "wgrad", "on", "delayed"};
-    if (!ran(s, K_EP_OVERLAP, BAND_OVERLAP, overlaps[c->beside])) return false;
-    switch (c->beside) {
-    case BESIDE_NOTHING:
+    static const char *const overlaps[OVERLAP_KINDS] = {"off", "off", "wgrad", "on", "delayed"};
+    if (!ran(s, K_EP_OVERLAP, BAND_OVERLAP, overlaps[c->overlap])) return false;
+    switch (c->overlap) {
+    case OVERLAP_NOTHING:
         return true;
-    case BESIDE_SHARED:
+    case OVERLAP_SHARED:
         return base->m.shared_ffn > 0 && c->to == TO_EXPERTS && !(c->drop & DROP_SHARED);
-    case BESIDE_WGRAD:
+    case OVERLAP_WGRAD:
         return base->m.experts > 0 && c->ep > 1;
     default:
         return c->ep > 1 && c->to != TO_ALL && (c->pp == 1 || c->vpp > 1) && c->drop != DROP_FULL &&
@@ -381,5 +381,5 @@ static bool offload_ok(const space *s, const choice *c, const setup *base)
 bool space_inner_ok(const space *s, const choice *c)
 {
     const setup *base = choice_base(s->m, c->precision, c->tp);
-    return graphs_ok(s, c, base) && space_beside_ok(s, c) && offload_ok(s, c, base);
+    return graphs_ok(s, c, base) && space_overlap_ok(s, c) && offload_ok(s, c, base);
 }

@@ -45,7 +45,7 @@ bool space_dense_ok(const space *s, const choice *c);   /* precision, TP, CP, mi
 bool space_kind_ok(const space *s, const choice *c);    /* and CP kind, TP overlap */
 bool space_experts_ok(const space *s, const choice *c); /* EP, ETP, dispatcher */
 bool space_stages_ok(const space *s, const choice *c);  /* PP, VPP */
-bool space_beside_ok(const space *s, const choice *c);  /* overlap */
+bool space_overlap_ok(const space *s, const choice *c); /* overlap */
 bool space_inner_ok(const space *s, const choice *c);   /* recompute, offload, graphs, overlap */
 
 /* Is its ETP one that seldom is the best? What is rare is looked at last, when bounds exclude most

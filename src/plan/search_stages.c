@@ -22,14 +22,14 @@ typedef struct site {
     double message;
     double limit;               /* a step that is not shorter does not enter the list */
     double optimizer[OFFLOADS]; /* the least of this and larger offloads */
-    known_least least[LEAST_LEVELS][BESIDE_KINDS][SCOPES][DROPS_MAX];
+    known_least least[LEAST_LEVELS][OVERLAP_KINDS][SCOPES][DROPS_MAX];
     known_least parts[DROPS_MAX]; /* of the widest scope, by what is known of smaller sets */
 } site;
 
 static double *known_at(search *s, const choice *c, site *t, int d, least_level level)
 {
-    beside_kind beside = level == LEAST_ROUGH ? BESIDE_NOTHING : c->beside;
-    known_least *l = &t->least[level][beside][c->graphs][d];
+    overlap_kind overlap = level == LEAST_ROUGH ? OVERLAP_NOTHING : c->overlap;
+    known_least *l = &t->least[level][overlap][c->graphs][d];
     if (l->site != t->id)
         *l = (known_least){
             t->id, stage_times_least(t->times, search_drop_times(s, c, d, level), t->message)};
@@ -42,14 +42,14 @@ static double *known_at(search *s, const choice *c, site *t, int d, least_level 
 static double part_least(search *s, const choice *c, site *t, int d)
 {
     unsigned drop = s->sp.drops[d];
-    known_least *own = &t->least[LEAST_ROUGH][BESIDE_NOTHING][c->graphs][d], *l = &t->parts[d];
+    known_least *own = &t->least[LEAST_ROUGH][OVERLAP_NOTHING][c->graphs][d], *l = &t->parts[d];
     if (own->site == t->id) return own->seconds;
     if (l->site == t->id) return l->seconds;
     *l = (known_least){t->id, 0};
     if (drop == DROP_FULL && s->sp.largest >= 0)
         l->seconds = *known_at(s, c, t, s->sp.largest, LEAST_ROUGH);
     for (int i = 0; i < d && drop != DROP_FULL; i++) {
-        const known_least *x = &t->least[LEAST_ROUGH][BESIDE_NOTHING][c->graphs][i];
+        const known_least *x = &t->least[LEAST_ROUGH][OVERLAP_NOTHING][c->graphs][i];
         if (!(s->sp.drops[i] & ~drop) && x->site == t->id && x->seconds > l->seconds)
             l->seconds = x->seconds;
     }
@@ -148,7 +148,7 @@ static int sieve(search *s, choice c, site *t, candidate *out)
     for (int i = 0; i < 2 * sets; i++) {
         candidate x = {.d = i % sets, .pairs = i >= sets};
         c.drop = s->sp.drops[x.d];
-        c.beside = x.pairs ? BESIDE_EP : BESIDE_NOTHING;
+        c.overlap = x.pairs ? OVERLAP_EP : OVERLAP_NOTHING;
         n += sieve_set(s, &c, t, x, out + n);
     }
     if (n > 1) qsort(out, (size_t)n, sizeof *out, by_promise);
@@ -158,8 +158,8 @@ static int sieve(search *s, choice c, site *t, candidate *out)
 /* What was judged without bounds tells whether they hold. */
 static void check_bounds(search *s, const choice *c, site *t, const found *f)
 {
-    int d = 0, levels = c->beside >= BESIDE_EP ? LEAST_LEVELS : LEAST_PAIRED;
-    bool pairs = c->beside >= BESIDE_EP;
+    int d = 0, levels = c->overlap >= OVERLAP_EP ? LEAST_LEVELS : LEAST_PAIRED;
+    bool pairs = c->overlap >= OVERLAP_EP;
     double step = f->step_s * (1 + 1e-9);
     while (s->sp.drops[d] != c->drop) d++;
     const int64_t *saved = search_drop_bytes(s, c, d, pairs);
@@ -205,8 +205,8 @@ static void try_candidates(search *s, choice c, site *t, const candidate *list, 
     memset(enough, -1, sizeof enough);
     for (int i = 0; i < n && !s->done; i++) {
         const candidate *x = &list[i];
-        if (x->pairs != (c.beside >= BESIDE_EP)) continue;
-        if (!legal->ok[c.beside][x->graphs][x->offload][x->d]) continue;
+        if (x->pairs != (c.overlap >= OVERLAP_EP)) continue;
+        if (!legal->ok[c.overlap][x->graphs][x->offload][x->d]) continue;
         c.graphs = x->graphs;
         c.offload = x->offload;
         c.drop = s->sp.drops[x->d];
@@ -274,8 +274,8 @@ static bool all_slow(search *s, const choice *c, const site *t, double optimizer
 void search_try_stages(search *s, choice c)
 {
     static _Thread_local site t;
-    static const beside_kind order[] = {BESIDE_NOTHING, BESIDE_SHARED, BESIDE_EP, BESIDE_WGRAD,
-                                        BESIDE_EP_DELAY};
+    static const overlap_kind order[] = {OVERLAP_NOTHING, OVERLAP_SHARED, OVERLAP_EP, OVERLAP_WGRAD,
+                                         OVERLAP_EP_DELAY};
     search_counts *n = &s->out->counts;
     if (search_forbidden(s, &c, AXES_STAGES)) {
         n->rules += search_inner_count(s, &c);
@@ -302,8 +302,8 @@ void search_try_stages(search *s, choice c)
     }
     static _Thread_local candidate list[CANDIDATES_MAX];
     int left = sieve(s, c, &t, list);
-    for (int b = 0; b < BESIDE_KINDS && left && !s->done; b++) {
-        c.beside = order[b];
+    for (int b = 0; b < OVERLAP_KINDS && left && !s->done; b++) {
+        c.overlap = order[b];
         try_candidates(s, c, &t, list, left);
     }
 }

@@ -105,7 +105,7 @@ int peak_parts(peak_part out[PEAK_PARTS], const reported *r, const int64_t *aren
 /* ---- state */
 
 /* Bytes of an element that Transformer Engine caches beside a BF16 weight (I3). Blackwell's
- * products of tensors with one scale take either order, so that one copy is enough there. */
+ * GEMMs of tensors with one scale take either order, so that one copy is enough there. */
 static double copy_bytes(const setup *s)
 {
     const job *j = &s->j;
@@ -117,7 +117,7 @@ static double copy_bytes(const setup *s)
     return s->gpu && s->gpu->arch >= ARCH_BLACKWELL ? 1 : 2;
 }
 
-/* cuBLAS: 32 MiB from Hopper on, 4 MiB before it, for Transformer Engine's products, for each of
+/* cuBLAS: 32 MiB from Hopper on, 4 MiB before it, for Transformer Engine's GEMMs, for each of
  * the four streams of grouped ones, and once more for torch's own. Under sequence parallelism the
  * head's input is gathered into one buffer that stays. */
 static int64_t workspaces(const setup *s)

@@ -216,8 +216,8 @@ band_traits band_traits_of(const setup *s)
     t.feature[BAND_RECOMPUTE] = recompute_of(j);
     t.drops = j->recompute == J_RECOMPUTE_SELECTIVE ? drop_of_recipe(&s->r) : 0;
     t.feature[BAND_PRECISION] = band_precision(j);
-    bool beside = j->dispatch_wgrad && !j->ep_overlap;
-    t.feature[BAND_OVERLAP] = beside           ? "wgrad"
+    bool overlap = j->dispatch_wgrad && !j->ep_overlap;
+    t.feature[BAND_OVERLAP] = overlap          ? "wgrad"
                               : !j->ep_overlap ? "off"
                               : j->delay_wgrad ? "delayed"
                                                : "on";

@@ -231,7 +231,7 @@ static bool is_backward(const op *o)
     return o->phase == PHASE_BACKWARD || o->phase == PHASE_WGRAD;
 }
 
-static bool is_product(const cost_row *row)
+static bool is_gemm(const cost_row *row)
 {
     return row->way == WAY_PRODUCT || row->way == WAY_GROUPED;
 }
@@ -255,7 +255,7 @@ static call_kind called(const double (*n)[2], call_kind k, call_kind other)
 /* The host's time for it, in units of hardware.launch; DEMAND is our own program's. A weight
  * gradient that is delayed is called from Python. In BF16 that is the GEMM that autograd would have
  * called (16 H100, Qwen3-30B: 1.322 with it, 1.317 without); with narrow operands it is all of a
- * product, which makes them by columns first: six published runs with FP8, EP overlap and no graphs
+ * GEMM, which makes them by columns first: six published runs with FP8, EP overlap and no graphs
  * came out 8 to 40 % too fast without this, those in BF16 did not. */
 static double calls_of(const cost_model *c, const op *o, const cost_row *row, bool narrow)
 {
@@ -294,7 +294,7 @@ static double calls_of(const cost_model *c, const op *o, const cost_row *row, bo
 }
 
 /* The same, but of GEMM in blocks beside TP communication Megatron calls one whole, and Transformer
- * Engine puts blocks and messages from C++, as it does the products of experts. Its sum over blocks
+ * Engine puts blocks and messages from C++, as it does the GEMMs of experts. Its sum over blocks
  * is one kernel. */
 static double calls_by_blocks(const cost_model *c, const op *o, const cost_row *row, bool narrow)
 {
@@ -302,7 +302,7 @@ static double calls_by_blocks(const cost_model *c, const op *o, const cost_row *
     if (o->blocks < 2) return whole;
     double each = c->hw->calls[CALL_EXPERT][is_backward(o)];
     if (o->kind == OP_ADD) return each / o->blocks;
-    return each + (is_product(row) ? whole / o->blocks : 0);
+    return each + (is_gemm(row) ? whole / o->blocks : 0);
 }
 
 /* ---- seconds */
@@ -324,7 +324,7 @@ static double bytes_of(const segment *seg, const op *o, cost_way way)
     for (int i = DIM_MOVE_N0; i <= DIM_MOVE_N3; i++) moved *= (double)o->dim[i];
     int y = o->out[OUT_MOVE_y];
     int bits = dtype_bits(y >= 0 ? seg->bufs[y].type : DTYPE_F32);
-    return moved * bits / 8 * (o->flags & ADD_TO ? 3 : 2);
+    return moved * bits / 8 * (o->flags & ACCUMULATE ? 3 : 2);
 }
 
 static int owner_of(const segment *seg, const op *o)
@@ -405,7 +405,7 @@ static double routing_passes(const cost_model *c, const segment *seg, const op *
 
 /* Bytes of the paged stash: buffers in a graph of the whole iteration have room for the fullest
  * rank, so what experts keep is copied to pages in forward and back in backward: the first
- * product's result in BF16, and the inputs of both in blocks of 32 with a scale. Copies have a
+ * GEMM's result in BF16, and the inputs of both in blocks of 32 with a scale. Copies have a
  * stream of their own (Megatron's paged_stash.py), but kernels that fill the chip: taken to cost
  * compute what dispatch inside a domain costs it, which goes at the memory's pace, too. */
 static double stashed(const cost_model *c, const op *o)
@@ -424,10 +424,10 @@ static double moved(const cost_model *c, const segment *seg, const op *o, const 
     /* of what routed buffers have room for */
     double full = c->fill * fmax(cost_loads(c, seg, o).skew, c->fullest) * c->padding;
     double pages = experts && c->stashes ? stashed(c, o) * full : 0;
-    bool again = o->phase == PHASE_RECOMPUTE; /* by itself: its product does not run again */
+    bool again = o->phase == PHASE_RECOMPUTE; /* by itself: its GEMM does not run again */
     if (c->fused_experts && experts && !again) return pages;
     bool bias = o->kind == OP_BIAS || o->kind == OP_GROUPED_BIAS;
-    if (bias && c->hw->framework > 0) return 0; /* the product before or the activation adds it */
+    if (bias && c->hw->framework > 0) return 0; /* the GEMM before or the activation adds it */
     if (o->kind == OP_ADD && o->blocks > 1 && c->hw->framework > 0) /* one sum of all blocks */
         return buffers(seg, o->out, 1) * (1 + 2.0 / o->blocks);
     double bytes = bytes_of(seg, o, row->way);
@@ -445,7 +445,7 @@ static double host_copy(const cost_model *c, const segment *seg, const op *o)
 {
     const buf *b = &seg->bufs[op_first_buf(o)];
     double bytes = (double)b->bytes * (role_is_routed(b->role) ? c->fill : 1);
-    return c->copies_beside ? bytes / c->hw->host_bandwidth : cost_memory(c, 2 * bytes);
+    return c->copies_async ? bytes / c->hw->host_bandwidth : cost_memory(c, 2 * bytes);
 }
 
 /* Elements of an operation of the update: where state is moved, one piece has some of them. */
@@ -462,7 +462,7 @@ static double seconds_of(const cost_model *c, const segment *seg, const op *o, d
     case WAY_NONE:
         return 0;
     case WAY_PRODUCT:
-        return cost_product(c, seg, o, quantise);
+        return cost_gemm(c, seg, o, quantise);
     case WAY_GROUPED:
         return cost_grouped(c, seg, o, quantise);
     case WAY_ATTENTION:
@@ -514,12 +514,12 @@ op_cost cost_of(const cost_model *c, const segment *seg, const op *o)
     op_cost out = {.kind = row->kind};
     if (row->way == WAY_NONE || cost_passes_on(c, seg, o)) return out;
     out.seconds = seconds_of(c, seg, o, &out.quantise);
-    bool message = row->way == WAY_MESSAGE, beside = message || row->way == WAY_HOST_COPY;
+    bool message = row->way == WAY_MESSAGE, async = message || row->way == WAY_HOST_COPY;
     double one = cost_chunk(c, o);
     double launches = launches_of(c, o, row, out.quantise > 0) * one;
     if (message) out.kind = kind_of_group[o->group];
     if (message) out.seconds *= one;
-    if (!beside) {
+    if (!async) {
         double gemm = row->way == WAY_PRODUCT ? out.seconds - out.quantise : 0;
         out.seconds = gemm + (out.seconds - gemm + c->hw->least * launches) * c->device;
     }
@@ -528,9 +528,8 @@ op_cost cost_of(const cost_model *c, const segment *seg, const op *o)
     if (row->way == WAY_GROUPED)
         launches += c->expert_launches[cost_is_narrow(c, o)] * (double)o->dim[DIM_GROUPED_E];
     bool counted = c->hw->framework > 0 && c->hw->calls[CALL_PRODUCT][0] > 0;
-    double calls = counted
-                       ? calls_by_blocks(c, o, row, is_product(row) && cost_is_narrow(c, o)) * one
-                       : launches;
+    double calls =
+        counted ? calls_by_blocks(c, o, row, is_gemm(row) && cost_is_narrow(c, o)) * one : launches;
     out.eager = calls * c->hw->launch * c->host;
     if (reads_back(c, o)) out.eager += c->hw->sync * c->host;
     out.replayed = launches * c->hw->graph_launch * c->host;

@@ -71,10 +71,10 @@ typedef struct cost_model {
     const hardware *hw;
     const setup *s;
     number_kind plain;    /* numbers of activations */
-    number_kind products; /* of linear layers */
+    number_kind gemms;    /* of linear layers */
     scaling_kind scaling; /* of those, where they are narrower */
     bool narrow_weight_gradients;
-    bool quantises;       /* the program has operations for that, and for narrow products */
+    bool quantises;       /* the program has operations for that, and for narrow GEMMs */
     bool by_reference;    /* and those are reference kernels, which the GPU has none for */
     double device, host;  /* factors of the framework */
     double unfused_sinks; /* as in hardware.stacks */
@@ -90,7 +90,7 @@ typedef struct cost_model {
     bool gathers;      /* its dispatcher is allgather, which no price of a dispatch is for */
     bool wide_combine; /* and it sums up what experts made in FP32, as the router's numbers are */
     bool sorts_again; /* one rank has all experts, and its dispatcher sorts for them all the same */
-    bool one_by_one;  /* the framework calls a product for each expert, on a few streams */
+    bool one_by_one;  /* the framework calls a GEMM for each expert, on a few streams */
     bool by_nodes;    /* EP overlap: parts of layers are scheduled one by one */
     bool delays;      /* weight gradients are called from Python, when their turn comes */
     double routing;   /* part of the routing's bytes that are moved beside the messages */
@@ -104,11 +104,11 @@ typedef struct cost_model {
     double replay[2];   /* seconds of the host to start a graph of parts of a layer, by phase */
     bool can_fuse;      /* the framework's op fuser has such a kernel */
     bool fused_experts; /* activation and what makes its inputs and results narrow ride in
-                                  the grouped products */
+                                  the grouped GEMMs */
     bool stashes;       /* what experts keep is copied to pages in forward, and back */
-    double stashes_act; /* 1: the second product's input, too; 0: it is computed again */
+    double stashes_act; /* 1: the second GEMM's input, too; 0: it is computed again */
     unsigned captured;
-    bool copies_beside;         /* to the host; on CPUs the cores that compute make them */
+    bool copies_async;         /* to the host; on CPUs the cores that compute make them */
     double gathered_bytes;      /* of a weight that is gathered */
     double share[COST_KINDS];   /* of the chip, that hidden messages of a kind take */
     double kind_part[OP_COUNT]; /* of the memory's efficiency, that a kind of operation reaches */

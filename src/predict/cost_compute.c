@@ -29,7 +29,7 @@ static double larger(double a, double b)
     return a > b ? a : b;
 }
 
-/* The plain kind of a product, quantised or not. */
+/* The plain kind of a GEMM, quantised or not. */
 static op_kind plain_kind(const op *o)
 {
     if (!op_is_quantised(o->kind)) return o->kind;
@@ -37,12 +37,12 @@ static op_kind plain_kind(const op *o)
                                   : (op_kind)(o->kind - OP_QGEMM + OP_GEMM);
 }
 
-/* A program that quantises by itself says which products are narrow. Of Megatron's the router
+/* A program that quantises by itself says which GEMMs are narrow. Of Megatron's the router
  * stays wide, and so does what is too small to be scaled in blocks. */
 bool cost_is_narrow(const cost_model *c, const op *o)
 {
     enum { BLOCK = 16 };
-    if (c->products == c->plain || o->role == ROLE_ROUTER) return false;
+    if (c->gemms == c->plain || o->role == ROLE_ROUTER) return false;
     if (c->quantises) return op_is_quantised(o->kind);
     bool weights = o->kind == OP_GEMM_W || o->kind == OP_GROUPED_W;
     if (weights && !c->narrow_weight_gradients) return false;
@@ -55,20 +55,20 @@ static double peak_of(const cost_model *c, bool narrow)
     const hardware *h = c->hw;
     double clock = h->clock > 0 ? h->clock : 1;
     if (!narrow) return clock * h->peak[c->plain];
-    return clock * h->peak[c->products] * h->narrow_rate[c->scaling];
+    return clock * h->peak[c->gemms] * h->narrow_rate[c->scaling];
 }
 
 /* FLOP/s of reference kernels (quant.cu), a thread a number, whatever the shape:
- * an estimate that nobody measured. A product takes some 200 instructions, four divisions among
+ * an estimate that nobody measured. A GEMM takes some 200 instructions, four divisions among
  * them, of which 132 multiprocessors start 2e13 a second. */
 static const double REFERENCE = 2e11;
 
 static double depth_part(const cost_model *c, bool narrow, double sum)
 {
-    return sum / (sum + c->hw->depth[narrow ? c->products : c->plain]);
+    return sum / (sum + c->hw->depth[narrow ? c->gemms : c->plain]);
 }
 
-/* The curve of an operation's form: that of the forward product where no other was measured. */
+/* The curve of an operation's form: that of the forward GEMM where no other was measured. */
 static const curve *form_of(const curve *forward, const curve *gradients, const op *o)
 {
     op_kind kind = plain_kind(o);
@@ -80,21 +80,21 @@ static const curve *form_of(const curve *forward, const curve *gradients, const 
     return own->n ? own : forward;
 }
 
-/* Sizes of a product's result and the length of its sums. */
-typedef struct product_shape {
+/* Sizes of a GEMM's result and the length of its sums. */
+typedef struct gemm_shape {
     double rows, columns, sum;
-} product_shape;
+} gemm_shape;
 
-static product_shape shape_of(op_kind forward, op_kind kind, double m, double n, double k)
+static gemm_shape shape_of(op_kind forward, op_kind kind, double m, double n, double k)
 {
-    if (kind == forward) return (product_shape){m, n, k};
-    return kind == forward + 1 ? (product_shape){m, k, n} : (product_shape){n, k, m};
+    if (kind == forward) return (gemm_shape){m, n, k};
+    return kind == forward + 1 ? (gemm_shape){m, k, n} : (gemm_shape){n, k, m};
 }
 
 /* Bytes of both inputs and of the result: narrow inputs are read as such, however wide they lie. */
-static double product_bytes(const cost_model *c, const segment *seg, const op *o, bool narrow)
+static double gemm_bytes(const cost_model *c, const segment *seg, const op *o, bool narrow)
 {
-    double bytes = (double)seg_op_bytes(seg, o), each = c->products == NUMBER_FP4 ? 0.5 : 1;
+    double bytes = (double)seg_op_bytes(seg, o), each = c->gemms == NUMBER_FP4 ? 0.5 : 1;
     for (int i = 0; narrow && !c->quantises && i < 2; i++) {
         if (o->in[i] < 0) continue;
         const buf *x = &seg->bufs[o->in[i]];
@@ -104,7 +104,7 @@ static double product_bytes(const cost_model *c, const segment *seg, const op *o
     return bytes;
 }
 
-/* The part of a product's first input that this rank makes narrow: TP ranks cast their own tokens
+/* The part of a GEMM's first input that this rank makes narrow: TP ranks cast their own tokens
  * and gather what they have cast. */
 static double own_part(const cost_model *c, const segment *seg, const op *o)
 {
@@ -121,7 +121,7 @@ static double own_part(const cost_model *c, const segment *seg, const op *o)
 }
 
 /* Passes that make inputs narrow: of the input forward, of the output's gradient backward. Hopper's
- * products by weight want it by columns, too, which is made of what was gathered. */
+ * GEMMs by weight want it by columns, too, which is made of what was gathered. */
 static double quantised(const cost_model *c, const op *o, double forward, double backward,
                         double own)
 {
@@ -133,7 +133,7 @@ static double quantised(const cost_model *c, const op *o, double forward, double
     return bytes > 0 ? cost_memory(c, bytes) : 0;
 }
 
-/* Numbers of the results that fill the chip at once: products that fill less than half of it run
+/* Numbers of the results that fill the chip at once: GEMMs that fill less than half of it run
  * beside those of other streams. */
 static double beside_others(double size)
 {
@@ -143,24 +143,24 @@ static double beside_others(double size)
 
 /* The result's numbers by which its part of the peak is read; Transformer Engine puts blocks beside
  * TP communication on several streams, too. */
-static double size_of(const cost_model *c, const op *o, const product_shape *z)
+static double size_of(const cost_model *c, const op *o, const gemm_shape *z)
 {
     double size = z->rows * z->columns;
     if (o->blocks < 2 || !(c->hw->framework > 0)) return size;
     return fmin(beside_others(size), size * o->blocks);
 }
 
-double cost_product(const cost_model *c, const segment *seg, const op *o, double *quantise)
+double cost_gemm(const cost_model *c, const segment *seg, const op *o, double *quantise)
 {
     double m = (double)o->dim[DIM_GEMM_M], n = (double)o->dim[DIM_GEMM_N];
     double k = (double)o->dim[DIM_GEMM_K];
     bool narrow = cost_is_narrow(c, o);
-    product_shape z = shape_of(OP_GEMM, plain_kind(o), m, n, k);
-    number_kind numbers = narrow ? c->products : c->plain;
+    gemm_shape z = shape_of(OP_GEMM, plain_kind(o), m, n, k);
+    number_kind numbers = narrow ? c->gemms : c->plain;
     const curve *reached = form_of(&c->hw->gemm[numbers], c->hw->gemm_gradient[numbers], o);
     double rate = peak_of(c, narrow) * curve_at(reached, sqrt(size_of(c, o, &z))) *
                   depth_part(c, narrow, z.sum);
-    double memory = cost_memory(c, product_bytes(c, seg, o, narrow));
+    double memory = cost_memory(c, gemm_bytes(c, seg, o, narrow));
     if (narrow && c->by_reference) rate = REFERENCE;
     *quantise = narrow && !c->quantises ? quantised(c, o, m * k, m * n, own_part(c, seg, o)) : 0;
     return *quantise + (rate > 0 ? larger(op_flops(o) / rate, memory) : memory);
@@ -174,50 +174,50 @@ static double padded_rows(const cost_model *c, double rows, double experts)
     return experts * tile * ceil(rows / experts / tile * (1 - 1e-9));
 }
 
-/* Is what this product takes already narrow, because the product before it wrote it so? */
+/* Is what this GEMM takes already narrow, because the GEMM before it wrote it so? */
 static bool comes_narrow(const cost_model *c, const op *o)
 {
     if (!c->fused_experts) return false;
     return o->role == (o->kind == OP_GROUPED ? ROLE_EXPERTS_FC2 : ROLE_EXPERTS_FC1);
 }
 
-/* Of experts' products, whose few tiles hide less of their beginning and end. */
+/* Of experts' GEMMs, whose few tiles hide less of their beginning and end. */
 static double grouped_deep(const cost_model *c, bool narrow, double sum)
 {
     double own = narrow ? c->hw->grouped_narrow_depth : c->hw->grouped_depth;
     return own > 0 ? sum / (sum + own) : depth_part(c, narrow, sum);
 }
 
-/* What one of the products that are called for each expert reaches: that of a dense product of its
+/* What one of the GEMMs that are called for each expert reaches: that of a dense GEMM of its
  * size, beside those of other streams. On one H200 a loop of 128 calls with 2,048 rows reached 632,
  * 603, 606 TFLOP/s (N 1536 K 2048: forward, data and weight gradient) and 476, 496, 498 (N 2048 K
  * 768), Megatron's four streams 539 in all; this gives 577, 607, 577, 530, 500, 500. */
-static double one_reaches(const cost_model *c, const op *o, bool narrow, const product_shape *z)
+static double one_reaches(const cost_model *c, const op *o, bool narrow, const gemm_shape *z)
 {
-    number_kind numbers = narrow ? c->products : c->plain;
+    number_kind numbers = narrow ? c->gemms : c->plain;
     const curve *reached = form_of(&c->hw->gemm[numbers], c->hw->gemm_gradient[numbers], o);
     return curve_at(reached, sqrt(beside_others(z->rows * z->columns))) *
            grouped_deep(c, narrow, z->sum);
 }
 
-static double grouped_reaches(const cost_model *c, const op *o, bool narrow, const product_shape *z,
+static double grouped_reaches(const cost_model *c, const op *o, bool narrow, const gemm_shape *z,
                               double rows)
 {
-    const number_kind numbers = narrow ? c->products : c->plain;
+    const number_kind numbers = narrow ? c->gemms : c->plain;
     const curve *forward = &c->hw->grouped[numbers], *reached = forward;
     if (numbers == NUMBER_BF16) reached = form_of(forward, c->hw->grouped_gradient, o);
     if (numbers == NUMBER_FP8) reached = form_of(forward, c->hw->grouped_narrow, o);
     return curve_at(reached, rows) * grouped_deep(c, narrow, z->sum);
 }
 
-/* Products of `experts` experts that share `rows` evenly. */
+/* GEMMs of `experts` experts that share `rows` evenly. */
 static double even_seconds(const cost_model *c, const op *o, double rows, double experts)
 {
     double n = (double)o->dim[DIM_GROUPED_N], k = (double)o->dim[DIM_GROUPED_K];
     bool narrow = cost_is_narrow(c, o);
     double padded = padded_rows(c, rows, experts);
     double each = padded / experts;
-    product_shape z = shape_of(OP_GROUPED, plain_kind(o), each, n, k);
+    gemm_shape z = shape_of(OP_GROUPED, plain_kind(o), each, n, k);
     double part =
         c->one_by_one ? one_reaches(c, o, narrow, &z) : grouped_reaches(c, o, narrow, &z, each);
     double rate = narrow && c->by_reference ? REFERENCE : peak_of(c, narrow) * part;
@@ -259,7 +259,7 @@ double cost_grouped(const cost_model *c, const segment *seg, const op *o, double
     if (!(rows > 0 && experts > 0)) return 0;
     double seconds = l.loads && l.n == n_experts ? uneven_seconds(c, o, &l, even / experts)
                                                  : even_seconds(c, o, rows, experts);
-    double memory = cost_memory(c, product_bytes(c, seg, o, narrow));
+    double memory = cost_memory(c, gemm_bytes(c, seg, o, narrow));
     double parts = c->one_by_one ? experts : 1; /* a kernel for each expert */
     if (narrow && !c->quantises && !comes_narrow(c, o))
         *quantise = parts * quantised(c, o, rows * c->padding * k / parts,
@@ -282,7 +282,7 @@ static bool has_sinks(const op *o)
 }
 
 /* Every score in BF16, those that a mask or window hides, too: written; read by the softmax, the
- * lower half of them, and written again; read by the second product. Backward read for the values'
+ * lower half of them, and written again; read by the second GEMM. Backward read for the values'
  * gradient, its own gradient written, the lower half of both read and one written by the softmax's,
  * that one read twice. */
 static double unfused_scores(const cost_model *c, const op *o)
@@ -345,7 +345,7 @@ double cost_rule(const cost_model *c, const segment *seg, const op *o)
     return larger(op_flops(o) / rate, memory) + (framework ? rule_chunks(z, o) : 0);
 }
 
-/* ---- head: products with the vocabulary, and passes over logits that are kept nowhere */
+/* ---- head: GEMMs with the vocabulary, and passes over logits that are kept nowhere */
 
 double cost_chunk(const cost_model *c, const op *o)
 {

@@ -11,7 +11,7 @@
 #include "config/loads.h"
 #include "config/target.h"
 
-/* ---- numbers of products */
+/* ---- numbers of GEMMs */
 
 static scaling_kind scaling_of(const job *j)
 {
@@ -30,10 +30,10 @@ static void init_numbers(cost_model *c)
     const job *j = &c->s->j;
     const double *peak = c->hw->peak;
     c->plain = j->bf16 || j->fp16 ? NUMBER_BF16 : NUMBER_FP32;
-    c->products = c->plain;
-    if (job_has(j, K_FP8) && peak[NUMBER_FP8] > 0) c->products = NUMBER_FP8;
+    c->gemms = c->plain;
+    if (job_has(j, K_FP8) && peak[NUMBER_FP8] > 0) c->gemms = NUMBER_FP8;
     if (job_has(j, K_FP4) && peak[NUMBER_FP8] > 0)
-        c->products = peak[NUMBER_FP4] > 0 ? NUMBER_FP4 : NUMBER_FP8;
+        c->gemms = peak[NUMBER_FP4] > 0 ? NUMBER_FP4 : NUMBER_FP8;
     c->scaling = scaling_of(j);
     c->narrow_weight_gradients = j->fp8_wgrad;
     c->quantises = quant_plan_of(&c->s->r).form != QUANT_NONE;
@@ -58,7 +58,7 @@ double cost_routed_tokens(const setup *s)
 }
 
 /* Rows of an expert are a multiple of 32 for MXFP8 and NVFP4, of 16 for other FP8, and of 256 for
- * the op fuser's grouped products (Megatron's get_align_size_for_quantization): what arrives is
+ * the op fuser's grouped GEMMs (Megatron's get_align_size_for_quantization): what arrives is
  * written so, and passed over so until it leaves. Links of dispatchers were measured with random
  * routing, so that the fullest rank counts for experts alone. */
 static void init_draws(cost_model *c)
@@ -70,7 +70,7 @@ static void init_draws(cost_model *c)
     c->fullest = c->aligned = c->padding = 1;
     if (!(c->hw->framework > 0) || !(experts > 0) || !(rows > 0)) return;
     c->fullest = draw_fullest(ranks, rows, topk, experts);
-    if (c->products == c->plain) return;
+    if (c->gemms == c->plain) return;
     c->aligned = c->fused_experts ? FUSED : c->scaling >= SCALING_MXFP8 ? BLOCKS : OTHERS;
     double each = rows * ranks / experts;
     c->padding = draw_padded(each, c->aligned) / each;
@@ -80,7 +80,7 @@ void cost_fuse(cost_model *c)
 {
     c->expert_launches[0] = c->expert_launches[1] = 0;
     c->expert_calls = 0;
-    c->fused_experts = c->can_fuse && c->products != c->plain && c->scaling >= SCALING_MXFP8;
+    c->fused_experts = c->can_fuse && c->gemms != c->plain && c->scaling >= SCALING_MXFP8;
     if (c->fused_experts) c->one_by_one = false;
     init_draws(c);
 }
@@ -198,7 +198,7 @@ void cost_init(cost_model *c, const hardware *hw, const setup *s, const char *st
     c->captured = capture_of(&s->r);
     for (int phase = 0; phase < 2; phase++)
         c->replay[phase] = hw->calls[CALL_REPLAY][phase] * hw->launch * c->host;
-    c->copies_beside = !job_on_cpu(&s->j);
+    c->copies_async = !job_on_cpu(&s->j);
     init_numbers(c);
     init_gathers(c);
     init_routing(c);
@@ -220,8 +220,8 @@ static update_copies offloaded(const cost_model *c, double elements, const state
     const hardware *h = c->hw;
     double bytes = elements * (4 + mode->plain), copies = bytes / h->host_bandwidth,
            adam = cost_host_update(c, elements);
-    bool beside = c->s->j.opt_offload_overlap;
-    return (update_copies){bytes, copies + adam, beside ? fmax(copies, adam) : copies + adam};
+    bool overlap = c->s->j.opt_offload_overlap;
+    return (update_copies){bytes, copies + adam, overlap ? fmax(copies, adam) : copies + adam};
 }
 
 /* What is moved comes, is updated and goes back, three pieces at a time, and the link goes both
@@ -267,7 +267,7 @@ double cost_update_bytes(const cost_model *c, op_kind k, double elements)
     case OP_ZERO:
         return elements * mode.gradient;
     case OP_CAST: /* weights by rows and by columns, of what is read once */
-        return c->products != c->plain ? elements * (mode.plain + 2) : 0;
+        return c->gemms != c->plain ? elements * (mode.plain + 2) : 0;
     default:
         return 0;
     }

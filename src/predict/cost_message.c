@@ -205,7 +205,7 @@ static void init_exchange(cost_model *c, comm_group g, int hop)
 }
 
 /* Dispatch inside the NVLink domain goes at the pace of memory, moved by multiprocessors that
- * products would use; the network keeps them waiting. */
+ * GEMMs would use; the network keeps them waiting. */
 static void init_shares(cost_model *c)
 {
     const hardware *h = c->hw;

@@ -21,7 +21,7 @@ double cost_update_bytes(const cost_model *c, op_kind k, double elements);
 double cost_host_update(const cost_model *c, double elements);
 
 /* Seconds of the kernels, without factors of the framework; `quantise` as in op_cost. */
-double cost_product(const cost_model *c, const segment *seg, const op *o, double *quantise);
+double cost_gemm(const cost_model *c, const segment *seg, const op *o, double *quantise);
 double cost_grouped(const cost_model *c, const segment *seg, const op *o, double *quantise);
 double cost_attention(const cost_model *c, const segment *seg, const op *o);
 double cost_rule(const cost_model *c, const segment *seg, const op *o);
@@ -41,7 +41,7 @@ expert_loads cost_loads(const cost_model *c, const segment *seg, const op *o);
 /* Is it part of a flex dispatch whose rows go with others, without a launch of its own? */
 bool cost_rides_along(const cost_model *c, const op *o);
 
-/* Do the products of this operation run in the recipe's narrow numbers? */
+/* Do the GEMMs of this operation run in the recipe's narrow numbers? */
 bool cost_is_narrow(const cost_model *c, const op *o);
 
 #endif

@@ -9,7 +9,7 @@
 
 /* CUDA graphs keep the temporaries of what they captured in pools of their own: partial ones for
  * each scope once more, a full iteration none beside the plan. */
-static int64_t bytes_beside(const setup *s, const program_size *p)
+static int64_t graph_pool_bytes(const setup *s, const program_size *p)
 {
     bool partial = s->j.graphs == J_GRAPHS_LOCAL || s->j.graphs == J_GRAPHS_TRANSFORMER_ENGINE;
     return partial && !job_on_cpu(&s->j) ? p->bytes[REGION_TEMP] : 0;
@@ -35,19 +35,19 @@ void fit_see(fit *out, const setup *s, const program_size *p)
     int64_t ranks = s->lay.world < s->lay.gpus_per_node ? s->lay.world : s->lay.gpus_per_node;
     int64_t node = mul_sat(p->host_bytes + state, ranks);
     if (node > out->on_host.node) out->on_host.node = node;
-    int64_t beside = bytes_beside(s, p);
+    int64_t graph_pools = graph_pool_bytes(s, p);
     reported r;
     bool megatron = fit_by_megatron(s);
     if (megatron)
-        reported_of_rank(&r, s, p, beside);
+        reported_of_rank(&r, s, p, graph_pools);
     else
-        reported_of_arena(&r, s, p->arena_bytes, beside);
+        reported_of_arena(&r, s, p->arena_bytes, graph_pools);
     if (r.peak <= out->peak_bytes) return;
     out->peak_bytes = r.peak;
     out->memory = r;
     out->megatron = megatron;
     out->arena_bytes = p->arena_bytes;
-    out->beside = beside;
+    out->graph_pools = graph_pools;
     out->fullest = p->rank;
     out->saved_live = p->saved_live;
     out->host_bytes = p->host_bytes;

@@ -21,7 +21,7 @@ typedef struct fit {
     int64_t fullest; /* its number */
     int64_t bytes[REGION_COUNT];
     int64_t arena_bytes; /* of our own program */
-    int64_t beside;      /* pools of CUDA graphs */
+    int64_t graph_pools; /* pools of CUDA graphs */
     reported memory;     /* outside: whoever runs it; the rest: where Megatron does */
     bool megatron;
     int64_t saved_live; /* of its saved bytes: most that live at once */

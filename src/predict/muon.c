@@ -1,7 +1,7 @@
 /* muon.c - Newton-Schulz iterations over a rank's matrices.
  *
  * I1  Five iterations (Megatron's optimizer.muon_num_ns_steps), each X X', its square and one more
- *     product with X, by BF16 tensor cores (muon_fp32_matmul_prec medium).
+ *     GEMM with X, by BF16 tensor cores (muon_fp32_matmul_prec medium).
  * I2  The layer-wise optimizer deals whole matrices to replicas, the costliest first to whom has
  *     least: a rank's share is the mean, and no less than the largest matrix.
  * I3  Momentum, weights and their traffic are priced as Adam's are, with one moment. */
@@ -13,7 +13,7 @@
 
 enum { ITERATIONS = 5 }; /* I1 */
 
-/* Products of m x m and m x n: as wide and as deep as their shorter side. */
+/* GEMMs of m x m and m x n: as wide and as deep as their shorter side. */
 static double rate_at(const cost_model *c, double side)
 {
     const hardware *h = c->hw;

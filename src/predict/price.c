@@ -20,7 +20,7 @@ const char *wall_name(wall w)
 static void take_fit(price *out, const fit *f)
 {
     out->peak_bytes = f->peak_bytes;
-    out->beside = f->beside;
+    out->graph_pools = f->graph_pools;
     out->memory = f->memory;
     out->megatron = f->megatron;
     out->arena_bytes = f->arena_bytes;
@@ -101,7 +101,7 @@ static void see_rates(price *out, const setup *s, const cost_model *c)
     out->tokens_per_s_per_gpu = tokens / out->step_s / (double)s->lay.world;
     out->tflops_per_gpu = out->tokens_per_s_per_gpu * flops / 1e12;
     out->mfu_bf16 = out->tflops_per_gpu * 1e12 / c->hw->peak[NUMBER_BF16];
-    out->mfu_precision = out->tflops_per_gpu * 1e12 / c->hw->peak[c->products];
+    out->mfu_precision = out->tflops_per_gpu * 1e12 / c->hw->peak[c->gemms];
 }
 
 /* ---- the wall */
@@ -238,7 +238,7 @@ void price_watched(price *out, price_step *step, const price_job *j, const watch
     take_fit(out, &memory);
     out->on_host.memory = (int64_t)j->hw->host_memory;
     stage_time *t = ARENA_ARRAY(a, stage_time, s->pipe.pp);
-    play_stages(t, &(stage_play){&c, step->programs, w}, a);
+    simulate_stages(t, &(stage_simulation){&c, step->programs, w}, a);
     see_time(out, s, t, optimizer);
     see_step(step, s, t, out);
     see_rates(out, s, &c);

@@ -13,46 +13,48 @@
 
 /* How a list moves the state between lists (play.c, I4): seconds from when the device or the host
  * were done with what was before to when they are done with it. */
-typedef struct play_pace {
+typedef struct simulation_pace {
     double device; /* from the device to the device */
     double late;   /* from the host to the device */
     double host;   /* from the host to the host: launching */
     double back;   /* from the device to the host, which reads counts; long ago: it does not */
     double slowed; /* what hidden messages take of the chip, beside all that */
-} play_pace;
+} simulation_pace;
 
 /* Seconds of each of many such lists in a row. */
-double pace_seconds(const play_pace *p);
+double pace_seconds(const simulation_pace *p);
 
 /* Of one list and the next as one. */
-play_pace pace_join(const play_pace *first, const play_pace *next);
+simulation_pace pace_join(const simulation_pace *first, const simulation_pace *next);
 
 /* A list of operations, played once. */
-typedef struct played {
+typedef struct simulated {
     double seconds;             /* from its first operation to the end of all its streams */
     double busy[COST_KINDS];    /* of each kind, hidden or not */
     double exposed[COST_KINDS]; /* the compute stream waited for messages of that kind */
     double host;                /* it waited for the host */
     double slowed;              /* hidden messages took their share of the chip */
-    play_pace pace;
-} played;
+    simulation_pace pace;
+} simulated;
 
-void play_list(played *out, const cost_model *c, const segment *seg, int phase, arena *scratch);
+void simulate_list(simulated *out, const cost_model *c, const segment *seg, int phase,
+                   arena *scratch);
 
 /* A lane runs in order: a stream, and of messages inside layers one for each kind where Megatron
  * runs. */
 enum { PLAY_LANES = STREAM_COUNT + COST_KINDS };
-int play_lane(const cost_model *c, const op *o);
+int simulation_lane(const cost_model *c, const op *o);
 
 /* The same in two steps, for lists that are played more than once: what each operation costs; and
  * how that plays under the model's graphs, with or without the host's launches. */
-typedef struct play_as {
+typedef struct simulation_options {
     const op_cost *costs;
     bool launching;
     const watcher *watch; /* told of operations and waits, from the list's start on; or NULL */
-} play_as;
-void play_costs(op_cost *costs, const cost_model *c, const segment *seg, int phase);
-void play_with(played *out, const cost_model *c, const segment *seg, int phase, play_as as);
+} simulation_options;
+void simulation_costs(op_cost *costs, const cost_model *c, const segment *seg, int phase);
+void simulate_with(simulated *out, const cost_model *c, const segment *seg, int phase,
+                   simulation_options as);
 
 typedef enum wall {
     WALL_MEMORY,
@@ -78,7 +80,7 @@ typedef struct price {
     int64_t fullest; /* rank */
     int64_t bytes[REGION_COUNT];
     int64_t arena_bytes; /* of our own program */
-    int64_t beside;      /* pools of CUDA graphs */
+    int64_t graph_pools; /* pools of CUDA graphs */
     reported memory;     /* as in fit.h */
     bool megatron;
     int64_t peak_bytes, usable;

@@ -34,13 +34,13 @@ typedef struct queue {
 typedef struct layer_list {
     struct layer_list *next;
     int64_t first[2];
-    played p;
+    simulated p;
 } layer_list;
 
-typedef struct rank_play {
+typedef struct rank_simulation {
     const program *p;
     stage_time *out;
-    played *lists[2];       /* [phase][n_segments]; seconds < 0: not played yet */
+    simulated *lists[2];    /* [phase][n_segments]; seconds < 0: not played yet */
     bool *messages[2];      /* the same: does the list meet other ranks or lists? */
     layer_list **routed[2]; /* the same where layers have loads of their own */
     double now, p2p, dp;
@@ -54,14 +54,14 @@ typedef struct rank_play {
     const item *it;
     const op *awaits;  /* what is waited for */
     const op **posted; /* by event: the operation that completes with it */
-} rank_play;
+} rank_simulation;
 
 typedef struct stages {
     const cost_model *c;
     cost_model *of_item; /* a copy with the layers of the item at hand */
     arena *a;
     int64_t pp;
-    rank_play *ranks;
+    rank_simulation *ranks;
     queue *queues; /* [pp][2]: what arrives at a rank, by tag */
     const watcher *watch;
     op_cost *costs; /* of a list that a watcher sees; the arena is the watcher's, too */
@@ -70,7 +70,7 @@ typedef struct stages {
 
 /* ---- watchers */
 
-static seen_op placed(const rank_play *r, seen_op s)
+static seen_op placed(const rank_simulation *r, seen_op s)
 {
     s.p = r->p;
     s.part = r->part;
@@ -83,7 +83,7 @@ static void tell_as(const watcher *w, const seen_op *s)
     if (w && w->see && s->end > s->start) w->see(w->to, s);
 }
 
-static void tell(const rank_play *r, seen_op s)
+static void tell(const rank_simulation *r, seen_op s)
 {
     s = placed(r, s);
     tell_as(r->watch, &s);
@@ -91,7 +91,7 @@ static void tell(const rank_play *r, seen_op s)
 
 /* Times of a list are from its start on. */
 typedef struct list_watch {
-    const rank_play *r;
+    const rank_simulation *r;
     double start;
 } list_watch;
 
@@ -105,7 +105,7 @@ static void tell_of_list(void *to, const seen_op *in)
 }
 
 /* Plays it again, for the watcher alone. */
-static void show_list(stages *s, rank_play *r, const item *it, double seconds)
+static void show_list(stages *s, rank_simulation *r, const item *it, double seconds)
 {
     seen_item i = {r->p, r->part, it, r->now, r->now + seconds};
     const watcher *w = r->watch;
@@ -116,9 +116,9 @@ static void show_list(stages *s, rank_play *r, const item *it, double seconds)
     const cost_model *c = s->c->by_layer ? s->of_item : s->c;
     int n = it->seg->n_ops[it->phase];
     if (n > s->costs_room) s->costs = ARENA_RAW(s->a, op_cost, s->costs_room = 2 * n);
-    played again;
-    play_costs(s->costs, c, it->seg, it->phase);
-    play_with(&again, c, it->seg, it->phase, (play_as){s->costs, true, &listens});
+    simulated again;
+    simulation_costs(s->costs, c, it->seg, it->phase);
+    simulate_with(&again, c, it->seg, it->phase, (simulation_options){s->costs, true, &listens});
 }
 
 /* ---- lists */
@@ -138,7 +138,7 @@ static int64_t layer_of(const program *p, const item_at *at)
     return p->chunks[at->chunk].list[at->instance].layer;
 }
 
-static const played *routed_list(stages *s, rank_play *r, const item *it)
+static const simulated *routed_list(stages *s, rank_simulation *r, const item *it)
 {
     layer_list **at = &r->routed[it->phase][it->seg->id];
     int64_t f = layer_of(r->p, &it->at[0]), b = layer_of(r->p, &it->at[1]);
@@ -149,19 +149,19 @@ static const played *routed_list(stages *s, rank_play *r, const item *it)
     layer_list *l = ARENA_NEW(s->a, layer_list);
     *l = (layer_list){.next = *at, .first = {f, b}};
     *at = l;
-    play_list(&l->p, s->of_item, it->seg, it->phase, s->a);
+    simulate_list(&l->p, s->of_item, it->seg, it->phase, s->a);
     return &l->p;
 }
 
-static const played *played_list(stages *s, rank_play *r, const item *it)
+static const simulated *simulated_list(stages *s, rank_simulation *r, const item *it)
 {
     if (s->c->by_layer) return routed_list(s, r, it); /* I4 */
-    played *l = &r->lists[it->phase][it->seg->id];
-    if (l->seconds < 0) play_list(l, s->c, it->seg, it->phase, s->a);
+    simulated *l = &r->lists[it->phase][it->seg->id];
+    if (l->seconds < 0) simulate_list(l, s->c, it->seg, it->phase, s->a);
     return l;
 }
 
-static void add_list(stage_time *t, const played *l)
+static void add_list(stage_time *t, const simulated *l)
 {
     for (int k = 0; k < COST_KINDS; k++) {
         t->busy[k] += l->busy[k];
@@ -184,7 +184,7 @@ static int64_t neighbour(const stages *s, int64_t pp, int64_t step)
     return ((pp + step) % s->pp + s->pp) % s->pp;
 }
 
-static void wait_until(rank_play *r, double when, double since, cost_kind k)
+static void wait_until(rank_simulation *r, double when, double since, cost_kind k)
 {
     if (when <= r->now) return;
     double from = since > r->now ? since : r->now; /* I3 */
@@ -207,7 +207,7 @@ static void meet_now(queue *q, double now)
 }
 
 /* False: not sent yet (I1). */
-static bool take(rank_play *r, queue *q, int64_t number)
+static bool take(rank_simulation *r, queue *q, int64_t number)
 {
     if (number >= q->n) return false;
     sent *m = &q->list[number];
@@ -227,7 +227,7 @@ static bool take(rank_play *r, queue *q, int64_t number)
     return true;
 }
 
-static void start_message(stages *s, rank_play *r, const segment *seg, const op *o)
+static void start_message(stages *s, rank_simulation *r, const segment *seg, const op *o)
 {
     op_cost cost = cost_of(s->c, seg, o);
     double *stream = o->group == GROUP_PP ? &r->p2p : &r->dp;
@@ -251,7 +251,7 @@ static void start_message(stages *s, rank_play *r, const segment *seg, const op 
 }
 
 /* Operations of a list of messages. False: it has to stop before operation next_op. */
-static bool run_messages(stages *s, rank_play *r, const item *it)
+static bool run_messages(stages *s, rank_simulation *r, const item *it)
 {
     const segment *seg = it->seg;
     for (int n = seg->n_ops[it->phase]; r->next_op < n; r->next_op++) {
@@ -288,18 +288,18 @@ static bool run_messages(stages *s, rank_play *r, const item *it)
 
 /* ---- ranks */
 
-static bool run_item(stages *s, rank_play *r, const item *it)
+static bool run_item(stages *s, rank_simulation *r, const item *it)
 {
     r->it = it;
     if (r->messages[it->phase][it->seg->id]) return run_messages(s, r, it);
-    const played *l = played_list(s, r, it);
+    const simulated *l = simulated_list(s, r, it);
     if (r->watch) show_list(s, r, it, l->seconds);
     add_list(r->out, l);
     r->now += l->seconds;
     return true;
 }
 
-static bool run_rank(stages *s, rank_play *r)
+static bool run_rank(stages *s, rank_simulation *r)
 {
     const item_list *l = &r->p->items[PART_STEP];
     int64_t before = r->next;
@@ -308,7 +308,7 @@ static bool run_rank(stages *s, rank_play *r)
     return r->next != before || r->next_op != op_before;
 }
 
-static void run_part(stages *s, rank_play *r, item_part part, double *seconds)
+static void run_part(stages *s, rank_simulation *r, item_part part, double *seconds)
 {
     double start = r->now;
     const item_list *l = &r->p->items[part];
@@ -317,12 +317,12 @@ static void run_part(stages *s, rank_play *r, item_part part, double *seconds)
     *seconds = r->now - start;
 }
 
-static void open_rank(stages *s, rank_play *r, const program *p, stage_time *out)
+static void open_rank(stages *s, rank_simulation *r, const program *p, stage_time *out)
 {
-    *r = (rank_play){.p = p, .out = out, .watch = s->watch, .part = PART_STEP};
+    *r = (rank_simulation){.p = p, .out = out, .watch = s->watch, .part = PART_STEP};
     *out = (stage_time){0};
     for (int phase = 0; phase < 2; phase++) {
-        r->lists[phase] = ARENA_ARRAY(s->a, played, p->n_segments);
+        r->lists[phase] = ARENA_ARRAY(s->a, simulated, p->n_segments);
         r->routed[phase] = ARENA_ARRAY(s->a, layer_list *, p->n_segments);
         r->messages[phase] = ARENA_ARRAY(s->a, bool, p->n_segments);
         for (int i = 0; i < p->n_segments; i++) {
@@ -342,14 +342,14 @@ static void open_rank(stages *s, rank_play *r, const program *p, stage_time *out
     }
 }
 
-bool play_stages(stage_time *out, const stage_play *play, arena *a)
+bool simulate_stages(stage_time *out, const stage_simulation *simulation, arena *a)
 {
-    const cost_model *c = play->c;
-    program *const *programs = play->programs;
-    stages s = {.c = c, .a = a, .pp = c->s->pipe.pp, .watch = play->watch};
+    const cost_model *c = simulation->c;
+    program *const *programs = simulation->programs;
+    stages s = {.c = c, .a = a, .pp = c->s->pipe.pp, .watch = simulation->watch};
     s.of_item = ARENA_NEW(a, cost_model);
     *s.of_item = *c;
-    s.ranks = ARENA_ARRAY(a, rank_play, s.pp);
+    s.ranks = ARENA_ARRAY(a, rank_simulation, s.pp);
     s.queues = ARENA_ARRAY(a, queue, s.pp * 2);
     memset(s.queues, 0, sizeof *s.queues * (size_t)s.pp * 2);
     for (int64_t i = 0; i < s.pp; i++) open_rank(&s, &s.ranks[i], programs[i], &out[i]);

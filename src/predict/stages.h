@@ -13,13 +13,13 @@ typedef struct stage_time {
     double slowed;       /* as in played */
 } stage_time;
 
-typedef struct stage_play {
+typedef struct stage_simulation {
     const cost_model *c;
     program *const *programs; /* [pp] */
     const watcher *watch;     /* NULL: nobody */
-} stage_play;
+} stage_simulation;
 
 /* out[pp]. False: a circle of waits (the audit names it). */
-bool play_stages(stage_time *out, const stage_play *play, arena *a);
+bool simulate_stages(stage_time *out, const stage_simulation *simulation, arena *a);
 
 #endif

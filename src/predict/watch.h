@@ -37,7 +37,7 @@ typedef struct seen_op {
     const op *o; /* a wait: what is waited for, NULL: not known; SEEN_END, SEEN_SLOWED: NULL */
     seen_as as;
     cost_kind kind; /* of an operation, or of what is waited for */
-    int lane;       /* of play_lane */
+    int lane;       /* of simulation_lane */
     double start, end;
     seen_message message;
 } seen_op;

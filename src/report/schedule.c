@@ -75,7 +75,7 @@ static bool see_item(void *to, const seen_item *i)
     return false;
 }
 
-void report_play(report_schedule *out, const price_job *j, arena *a)
+void report_simulation(report_schedule *out, const price_job *j, arena *a)
 {
     int64_t pp = j->s->pipe.pp;
     arena *scratch = arena_create();

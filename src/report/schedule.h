@@ -45,6 +45,6 @@ typedef struct report_schedule {
 enum { UNITS_MAX = 80000, MEMORY_POINTS = 1200 }; /* of all stages together; of a step */
 
 /* The setup can be priced. Memory comes from `a`. */
-void report_play(report_schedule *out, const price_job *j, arena *a);
+void report_simulation(report_schedule *out, const price_job *j, arena *a);
 
 #endif

@@ -255,7 +255,7 @@ int64_t q_seq_fit(const setup *s)
     return sequence_of(s, sequence_unit(s));
 }
 
-/* Tokens of a rank that narrow products take: whole rows of their blocks. */
+/* Tokens of a rank that narrow GEMMs take: whole rows of their blocks. */
 int64_t q_alignment(const setup *s)
 {
     return FP8_BY("mxfp8") ? 32 : SET(FP4) ? 16 : 8;

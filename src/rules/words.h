@@ -59,10 +59,10 @@ int64_t rule_layers_of(const setup *s, layer_kind_bits bit); /* of the decoder t
 int64_t rule_moe_layers(const setup *s);
 int64_t rule_core_heads(const setup *s); /* key/value heads of core attention on a rank */
 int64_t rule_dense_layers(const setup *s);
-int64_t rule_tokens(const setup *s);             /* that the dense products of a rank see at once */
-int64_t rule_rotated(const setup *s);            /* dimensions of a head that are rotated */
+int64_t rule_tokens(const setup *s);          /* that the dense GEMMs of a rank see at once */
+int64_t rule_rotated(const setup *s);         /* dimensions of a head that are rotated */
 int64_t rule_product(const setup *s, knob_id k); /* of a list of sizes */
-int64_t rule_gdn_width(const setup *s);          /* of the gated delta net's input projection */
+int64_t rule_gdn_width(const setup *s);       /* of the gated delta net's input projection */
 
 bool rule_state_exceeds(const setup *s); /* weights, gradients and optimizer alone do not fit */
 double rule_bubble(const setup *s);

@@ -110,8 +110,8 @@ static void shipped_models_meet_no_gap(void **state)
         assert_null(target_gap_of(&made(presets[i], "")->r, 0));
 }
 
-/* A rule of Megatron's own says it, and other GPUs have such products. */
-static void narrow_products_are_a_gap_of_our_hopper_alone(void **state)
+/* A rule of Megatron's own says it, and other GPUs have such GEMMs. */
+static void narrow_gemms_are_a_gap_of_our_hopper_alone(void **state)
 {
     (void)state;
     static const char *const none[] = {"cluster.gpu=H200 mixed_precision=bf16_with_mxfp8_mixed",
@@ -140,7 +140,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(gpus_are_megatrons_and_cpus_ours, begin, end),
         cmocka_unit_test_setup_teardown(every_gap_is_met_once_and_closed, begin, end),
         cmocka_unit_test_setup_teardown(shipped_models_meet_no_gap, begin, end),
-        cmocka_unit_test_setup_teardown(narrow_products_are_a_gap_of_our_hopper_alone, begin, end),
+        cmocka_unit_test_setup_teardown(narrow_gemms_are_a_gap_of_our_hopper_alone, begin, end),
         cmocka_unit_test_setup_teardown(a_search_asks_before_all_is_resolved, begin, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

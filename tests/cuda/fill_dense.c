@@ -39,7 +39,7 @@ void fill_attention_d(trial *t)
 void fill_block(trial *t)
 {
     const int64_t dv = t->o.dim[6];
-    for (int64_t i = 0; t->o.flags & ADD_TO && i < t->out[1].n; i += 3) {
+    for (int64_t i = 0; t->o.flags & ACCUMULATE && i < t->out[1].n; i += 3) {
         t->out[1].f[i] = -INFINITY;
         for (int64_t j = i * dv; j < (i + 1) * dv; j++) t->out[0].f[j] = 0;
     }

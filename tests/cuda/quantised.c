@@ -316,8 +316,8 @@ static const int starts[][EXPERTS + 1] = {{0, 1, 1, 3, 4}, {0, 0, 0, 0, 5}, {0, 
                                           {0, 2, 5, 5, 5}, {0, 1, 2, 3, 5}, {0, 3, 4, 6, 7}};
 enum { STARTS = sizeof starts / sizeof starts[0] };
 
-static int check_product(op_kind kind, way w, int64_t m, int64_t n, int64_t k, unsigned flags,
-                         int pattern)
+static int check_gemm(op_kind kind, way w, int64_t m, int64_t n, int64_t k, unsigned flags,
+                      int pattern)
 {
     bool grouped = kind >= OP_QGROUPED, weights = kind == OP_QGEMM_W || kind == OP_QGROUPED_W;
     bool data = kind == OP_QGEMM_D || kind == OP_QGROUPED_D;
@@ -388,8 +388,8 @@ static int check_shape(way w, const int64_t z[3], int pattern, int *done)
             bool weights = k == OP_QGEMM_W || k == OP_QGROUPED_W;
             if (pattern && k < OP_QGROUPED) continue;
             if (f && !weights && k >= OP_QGROUPED) continue;
-            unsigned flags = !f ? 0 : weights ? OVERWRITE : ADD_TO;
-            bad += check_product(k, w, z[0], z[1], z[2], flags, pattern);
+            unsigned flags = !f ? 0 : weights ? OVERWRITE : ACCUMULATE;
+            bad += check_gemm(k, w, z[0], z[1], z[2], flags, pattern);
             ++*done;
         }
     return bad;

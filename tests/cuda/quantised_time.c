@@ -1,6 +1,6 @@
-/* quantised_time.c - how long quantising, what is fused with it, and quantised products take, by
+/* quantised_time.c - how long quantising, what is fused with it, and quantised GEMMs take, by
  * every row that takes them: 128 experts of 2,048 rows as in a layer of Qwen3-30B-A3B, its dense
- * products with 32,768 tokens, and the experts of DeepSeek-V3. */
+ * GEMMs with 32,768 tokens, and the experts of DeepSeek-V3. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -119,7 +119,7 @@ static void memory_free(const bench_memory *m)
 
 /* ---- operations */
 
-static const op_types product_types = {
+static const op_types gemm_types = {
     .in = {DTYPE_E4M3, DTYPE_F32, DTYPE_F32, DTYPE_E4M3, DTYPE_F32, DTYPE_F32, DTYPE_I32},
     .out = {DTYPE_BF16}};
 
@@ -191,13 +191,13 @@ static void time_fused(const bench_memory *m, int64_t rows, int64_t wide, int64_
     must_run(cudaFree(places));
 }
 
-/* The three products of y[rows][n] = x[rows][k] w^T, of experts or (offsets NULL) dense. */
-static void time_products(const char *name, const bench_memory *m, void *offsets, int64_t rows,
-                          int64_t n, int64_t k)
+/* The three GEMMs of y[rows][n] = x[rows][k] w^T, of experts or (offsets NULL) dense. */
+static void time_gemms(const char *name, const bench_memory *m, void *offsets, int64_t rows,
+                       int64_t n, int64_t k)
 {
     const bool grouped = offsets != NULL;
     const double work = 2.0 * (double)rows * (double)n * (double)k;
-    op_types t = product_types;
+    op_types t = gemm_types;
     void *const in[][OP_IN_MAX] = {{m->q, m->s, NULL, m->wq, m->ws, NULL, offsets},
                                    {m->p, m->r, NULL, m->wt, m->wst, NULL, offsets},
                                    {m->pt, m->rt, NULL, m->qt, m->st, NULL, offsets}};
@@ -233,9 +233,9 @@ void time_quantised(void)
         time_quantise(&m, cases[i].rows, cases[i].n, cases[i].k);
         if (i % 2 == 0 && i < 4) time_fused(&m, cases[i].rows, cases[i].n / 2, cases[i].k);
         snprintf(skewed, sizeof skewed, "skew, %s", cases[i].name);
-        time_products(cases[i].name, &m, cases[i].experts > 1 ? m.even : NULL, cases[i].rows,
-                      cases[i].n, cases[i].k);
-        if (i < 2) time_products(skewed, &m, m.skewed, cases[i].rows, cases[i].n, cases[i].k);
+        time_gemms(cases[i].name, &m, cases[i].experts > 1 ? m.even : NULL, cases[i].rows,
+                   cases[i].n, cases[i].k);
+        if (i < 2) time_gemms(skewed, &m, m.skewed, cases[i].rows, cases[i].n, cases[i].k);
         memory_free(&m);
     }
 }

@@ -37,13 +37,13 @@ static const sizes tries[] = {
     {OP_ATTN_D, {1, 400, 8, 2, 64, 64, 128}, FIXED_ORDER, NULL, 0, 0},
 #define BLOCKS(...)                                                                                \
     {OP_ATTN_BLOCK, {__VA_ARGS__}, 0, NULL, 0, 0},                                                 \
-        {OP_ATTN_BLOCK, {__VA_ARGS__}, ADD_TO, NULL, 0, 0},                                        \
+        {OP_ATTN_BLOCK, {__VA_ARGS__}, ACCUMULATE, NULL, 0, 0},                                    \
         {OP_ATTN_BLOCK_D, {__VA_ARGS__}, 0, NULL, 0, 0},                                           \
-        {OP_ATTN_BLOCK_D, {__VA_ARGS__}, ADD_TO, NULL, 0, 0},                                      \
+        {OP_ATTN_BLOCK_D, {__VA_ARGS__}, ACCUMULATE, NULL, 0, 0},                                  \
         {OP_ATTN_BLOCK_D, {__VA_ARGS__}, ADD_KV, NULL, 0, 0},                                      \
         {OP_ATTN_BLOCK_D, {__VA_ARGS__}, FIXED_ORDER, NULL, 0, 0},                                 \
     {                                                                                              \
-        OP_ATTN_BLOCK_D, {__VA_ARGS__}, ADD_TO | ADD_KV, NULL, 0, 0                                \
+        OP_ATTN_BLOCK_D, {__VA_ARGS__}, ACCUMULATE | ADD_KV, NULL, 0, 0                            \
     }
     BLOCKS(1, 2, 2, 1, 1, 1, 1, 0, 0, 1, 0, 1),
     BLOCKS(2, 6, 4, 2, 1, 3, 2, 0, 7, 20, 3, 18),

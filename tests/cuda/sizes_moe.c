@@ -79,9 +79,9 @@ static const sizes tries[] = {
 #define PERMUTES(way, ...)                                                                         \
     {OP_PERMUTE, {__VA_ARGS__}, 0, NULL, 0, way}, {OP_PERMUTE, {__VA_ARGS__}, 0, "i1 o1", 0, way}, \
         {OP_PERMUTE_D, {__VA_ARGS__}, 0, NULL, 0, way},                                            \
-        {OP_PERMUTE_D, {__VA_ARGS__}, ADD_TO, "i1 o1", 0, way},                                    \
+        {OP_PERMUTE_D, {__VA_ARGS__}, ACCUMULATE, "i1 o1", 0, way},                                \
         {OP_UNPERMUTE, {__VA_ARGS__}, 0, NULL, 0, way},                                            \
-        {OP_UNPERMUTE, {__VA_ARGS__}, ADD_TO, NULL, 0, way},                                       \
+        {OP_UNPERMUTE, {__VA_ARGS__}, ACCUMULATE, NULL, 0, way},                                   \
     {                                                                                              \
         OP_UNPERMUTE_D, {__VA_ARGS__}, 0, NULL, 0, way                                             \
     }

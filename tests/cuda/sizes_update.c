@@ -5,7 +5,7 @@ static const sizes tries[] = {
 #define MOVES(x, y, ...)                                                                           \
     {OP_MOVE, {__VA_ARGS__}, 0, NULL, 0, (x)*1000000 + (y)},                                       \
     {                                                                                              \
-        OP_MOVE, {__VA_ARGS__}, ADD_TO, NULL, 0, (x)*1000000 + (y)                                 \
+        OP_MOVE, {__VA_ARGS__}, ACCUMULATE, NULL, 0, (x)*1000000 + (y)                             \
     }
     MOVES(1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0),
     MOVES(60, 60, 3, 4, 5, 1, 20, 5, 1, 0, 1, 3, 12, 0),

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "device/hooks_testing.h"
-#include "backend/device/meeting.h"
+#include "backend/device/rendezvous.h"
 
 /* ---- ranks whose hosts move when they are told */
 
@@ -23,7 +23,7 @@ typedef struct host {
     device d;
     int64_t rank;
     members groups[GROUP_COUNT];
-    meeting m;
+    rendezvous m;
     char notes[2 * sizeof(note)];
     int at; /* the message that it is at, by its number */
     /* Points of a stream and a group: the message whose point was recorded last. */
@@ -112,9 +112,9 @@ static bool moves(int rank, comm_group g, int message)
     static char data[64];
     op o = {.kind = OP_ALL_GATHER, .group = g, .stream = STREAM_COMM, .name = "x", .dim = {4}};
     void *in[OP_IN_MAX] = {data}, *out[OP_OUT_MAX] = {data};
-    const meeting_op x = {&o, in, out, 0};
+    const rendezvous_op x = {&o, in, out, 0};
     hosts[rank].at = message;
-    return meeting_step(&hosts[rank].d, &hooks, &calls, &hosts[rank].m, STREAM_COMM, &x);
+    return rendezvous_step(&hosts[rank].d, &hooks, &calls, &hosts[rank].m, STREAM_COMM, &x);
 }
 
 static void a_late_wait_is_for_its_own_message(void **state)

@@ -44,12 +44,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     if (!st && errors_of(r, a, false) > 0 && rules_fix(filled, a, &overrides)) { /* I1 */
         for (const char *const *o = overrides; *o; o++)
             MUST(recipe_override(r, *o, "fix", &err) == OK);
-        bool mended = errors_of(r, a, false) == 0;
-        if (!mended) {
+        bool autofitted = errors_of(r, a, false) == 0;
+        if (!autofitted) {
             for (const char *const *o = overrides; *o; o++) fprintf(stderr, "fix: %s\n", *o);
             errors_of(r, a, true);
         }
-        MUST(mended);
+        MUST(autofitted);
     }
     arena_destroy(a);
     return 0;

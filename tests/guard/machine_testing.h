@@ -1,6 +1,6 @@
 /* machine_testing.h - may results be compared, to the bit, with what was recorded elsewhere?
  *
- * The plain kernels round every product and sum by itself, in an order that is written down. What
+ * The plain kernels round every GEMM and sum by itself, in an order that is written down. What
  * is left to the machine are the last bits of exp, log, sin and so on (versions of glibc; CPUs with
  * and without FMA), and flags that let the compiler contract a * b + c. So the record says what
  * these functions gave where it was made; where they give something else nothing is compared, and a
@@ -43,11 +43,11 @@ static inline uint64_t guard_libm(void)
     return sum;
 }
 
-/* Zero where products and sums are rounded each, as the kernels assume. */
+/* Zero where GEMMs and sums are rounded each, as the kernels assume. */
 static inline double guard_contraction(void)
 {
     volatile double one = 1 + 0x1p-30, first = one * one;
-    return one * one - first; /* each read anew: nothing to share between the two products */
+    return one * one - first; /* each read anew: nothing to share between the two GEMMs */
 }
 
 static inline const char *guard_machine(arena *a)

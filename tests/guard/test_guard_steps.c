@@ -14,17 +14,17 @@
 
 #include "train/data/source.h"
 
-#define M         "model."
-#define TP2       M "tensor_model_parallel_size=2 "
-#define PP2       M "pipeline_model_parallel_size=2 "
-#define VPP2      M "virtual_pipeline_model_parallel_size=2 "
-#define EP2       M "expert_model_parallel_size=2 "
-#define ETP1      M "expert_tensor_parallel_size=1 "
-#define A2A       M "moe_token_dispatcher_type=alltoall "
-#define LATE      "ddp.overlap_grad_reduce=true ddp.overlap_param_gather=true ddp.bucket_size=8000 "
-#define EP_BESIDE "comm_overlap.overlap_moe_expert_parallel_comm=true "
-#define RANKS(n)  "cluster.n_gpus=" #n " "
-#define ROOM      "moefold.moe_buffer_factor=64 "
+#define M        "model."
+#define TP2      M "tensor_model_parallel_size=2 "
+#define PP2      M "pipeline_model_parallel_size=2 "
+#define VPP2     M "virtual_pipeline_model_parallel_size=2 "
+#define EP2      M "expert_model_parallel_size=2 "
+#define ETP1     M "expert_tensor_parallel_size=1 "
+#define A2A      M "moe_token_dispatcher_type=alltoall "
+#define LATE     "ddp.overlap_grad_reduce=true ddp.overlap_param_gather=true ddp.bucket_size=8000 "
+#define EP_ASYNC "comm_overlap.overlap_moe_expert_parallel_comm=true "
+#define RANKS(n) "cluster.n_gpus=" #n " "
+#define ROOM     "moefold.moe_buffer_factor=64 "
 #define BIAS                                                                                       \
     M "moe_router_enable_expert_bias=true " M "moe_router_score_function=sigmoid " M               \
       "moe_router_load_balancing_type=none "
@@ -271,7 +271,7 @@ static void reruns_end_where_room_does(void **state)
     (void)state;
     static const char *const rows[] = {
         EP2 A2A RANKS(2),
-        EP2 A2A PP2 VPP2 LATE EP_BESIDE BIAS RANKS(4),
+        EP2 A2A PP2 VPP2 LATE EP_ASYNC BIAS RANKS(4),
         TP2 EP2 ETP1 A2A "validation.eval_interval=1 validation.eval_iters=1 " RANKS(4),
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {

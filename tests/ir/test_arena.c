@@ -46,8 +46,8 @@ static void gradients_are_reduced_in_place(void **state)
         program *p = ARENA_NEW(a, program);
         program_of(p, s, a, family_cases[i % N_FAMILY_CASES], sharded[i / N_FAMILY_CASES]);
         reductions += check_reductions(p);
-        int64_t turns = p->turns * (p->dhidden_bytes + p->boundary_bytes);
-        assert_int_equal(p->bytes[REGION_BOUNDARY], turns);
+        int64_t ring_depth = p->ring_depth * (p->dhidden_bytes + p->boundary_bytes);
+        assert_int_equal(p->bytes[REGION_BOUNDARY], ring_depth);
         arena_destroy(a);
     }
     assert_true(reductions > 40);

@@ -158,7 +158,7 @@ static void latent_attention_equals_one_rank(void **state)
     layer_equals(GOLDEN "deepseek-v3-tiny", 1, 0, four_heads, COUNT(four_heads));
 }
 
-/* Without a latent for queries their product adds to the gradient that the keys' left. */
+/* Without a latent for queries their GEMM adds to the gradient that the keys' left. */
 static void full_queries_equal_one_rank(void **state)
 {
     (void)state;

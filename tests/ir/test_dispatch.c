@@ -143,10 +143,10 @@ static void recompute_and_overlap_change_nothing(void **state)
     (void)state;
     static const unsigned drops[] = {DROP_MOE, DROP_MOE_ACT, DROP_SHARED | DROP_LAYERNORM,
                                      DROP_FULL};
-#define SHARED_BESIDE "model.moe_shared_expert_overlap=true"
-#define WGRAD_BESIDE  "model.overlap_dispatch_backward_with_experts_wgrad=true"
-    static const char *const more[] = {"", SHARED_BESIDE, WGRAD_BESIDE,
-                                       (SHARED_BESIDE " " WGRAD_BESIDE)};
+#define SHARED_ASYNC "model.moe_shared_expert_overlap=true"
+#define WGRAD_ASYNC  "model.overlap_dispatch_backward_with_experts_wgrad=true"
+    static const char *const more[] = {"", SHARED_ASYNC, WGRAD_ASYNC,
+                                       (SHARED_ASYNC " " WGRAD_ASYNC)};
     for (int i = 0; i < 4; i++) {
         equal_one_rank(&(sweep){GOLDEN "qwen3-next-tiny", 1, "", more[i], drops[i], i, 7});
         equal_one_rank(&(sweep){GOLDEN "deepseek-v3-tiny", 2, "", more[3 - i], drops[i], i + 3, 7});

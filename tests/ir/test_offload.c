@@ -163,7 +163,7 @@ static void small_buffers_stay(void **state)
     arena_destroy(a);
 }
 
-/* FP8 stores what products read in a byte; under offload the first product of the experts keeps
+/* FP8 stores what GEMMs read in a byte; under offload the first GEMM of the experts keeps
  * what it was given, unless blocks are scaled. */
 static void offloaded_inputs_of_experts_stay_wide(void **state)
 {

@@ -47,12 +47,16 @@ static const char *const precisions[] = {
 
 static region region_of(const buf *b)
 {
-    static const region regions[LIFE_COUNT] = {
-        [LIFE_WEIGHT] = REGION_WEIGHTS,   [LIFE_GRADIENT] = REGION_GRADIENTS,
-        [LIFE_SAVED] = REGION_SAVED,      [LIFE_OUTPUT] = REGION_COUNT, /* either */
-        [LIFE_DHIDDEN] = REGION_BOUNDARY, [LIFE_BOUNDARY] = REGION_BOUNDARY,
-        [LIFE_PASSED] = REGION_BOUNDARY,  [LIFE_HOST] = REGION_COUNT,
-        [LIFE_STEP] = REGION_STEP,        [LIFE_TEMP] = REGION_TEMP};
+    static const region regions[LIFE_COUNT] = {[LIFE_WEIGHT] = REGION_WEIGHTS,
+                                               [LIFE_GRADIENT] = REGION_GRADIENTS,
+                                               [LIFE_SAVED] = REGION_SAVED,
+                                               [LIFE_OUTPUT] = REGION_COUNT, /* either */
+                                               [LIFE_DHIDDEN] = REGION_BOUNDARY,
+                                               [LIFE_BOUNDARY] = REGION_BOUNDARY,
+                                               [LIFE_HIDDEN_IN_FLIGHT] = REGION_BOUNDARY,
+                                               [LIFE_HOST] = REGION_COUNT,
+                                               [LIFE_STEP] = REGION_STEP,
+                                               [LIFE_TEMP] = REGION_TEMP};
     return b->life == LIFE_FIXED ? (region)b->region : regions[b->life];
 }
 

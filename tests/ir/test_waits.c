@@ -91,7 +91,7 @@ static void see_op(watch *w, const item *it, const op *o)
         if (m.across && w->list[i].across && m.event == w->list[i].event)
             fail_msg("%s starts while its event is taken by %s", o->name, w->list[i].o->name);
     }
-    if (op_is_beside(o->kind)) {
+    if (op_is_async(o->kind)) {
         assert_true(w->n < UNDER_WAY_MAX);
         w->list[w->n++] = m;
     }

@@ -1,7 +1,7 @@
 /* hopper_host.h - a cluster of two blocks of a Hopper GPU on the host: as much of CUDA C, of
  * hopper.cuh and of the copy engine as grouped_gemm.cuh and grouped_fp8.cuh use.
  *
- * Threads are fibers that take turns; one that waits lets the others go on. Copies and products are
+ * Threads are fibers that take turns; one that waits lets the others go on. Copies and GEMMs are
  * done when they are asked for, which is the earliest that hardware might; barriers count arrivals
  * and bytes as mbarriers do. Shared addresses have the block's number in front. */
 #ifndef TESTS_KERNELS_HOPPER_HOST_H
@@ -83,14 +83,14 @@ inline void let_others()
     swapcontext(&fibers[now], &scheduler);
 }
 
-struct meeting {
+struct rendezvous {
     int came = 0, round = 0;
 };
-static std::map<int, meeting> meetings;
+static std::map<int, rendezvous> rendezvous_list;
 
 inline void meet(int id, int n)
 {
-    meeting &m = meetings[id];
+    rendezvous &m = rendezvous_list[id];
     const int round = m.round;
     if (++m.came == n) {
         m.came = 0;
@@ -309,7 +309,7 @@ inline void wgmma_fence()
 inline void wgmma_commit()
 {
 }
-/* A warpgroup's products are done together. */
+/* A warpgroup's GEMMs are done together. */
 template <int N> inline void wgmma_wait()
 {
     meet(4000 + now / 128, 128);
@@ -347,7 +347,7 @@ template <int AT, int BT> inline void wgmma_64x256(float *, uint64_t, uint64_t, 
 {
     abort();
 }
-template <int N> inline void products_arrived(float *)
+template <int N> inline void gemms_arrived(float *)
 {
 }
 template <int N> inline void registers_more()

@@ -1,5 +1,5 @@
 /* test_attention.c - attention: rows agree, threads change nothing, gradients are right; and the
- * small products and exponentials below the fast rows, for each instruction set of this machine. */
+ * small GEMMs and exponentials below the fast rows, for each instruction set of this machine. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -213,14 +213,14 @@ static float noise(int i)
     return (float)((i * 7919 + 13) % 1009) / 500 - 1;
 }
 
-static void check_product(const lanes *use, int m, int n, int k, bool turned, bool add)
+static void check_gemm(const lanes *use, int m, int n, int k, bool turned, bool add)
 {
     static float a[N_MAX * N_MAX], b[N_MAX * 112], c[N_MAX * N_MAX];
     const int b_row = (int)lanes_round(n), c_row = n + 1;
     for (int i = 0; i < m * k; i++) a[i] = noise(i);
     for (int i = 0; i < k * b_row; i++) b[i] = noise(i + 5);
     for (int i = 0; i < m * c_row; i++) c[i] = noise(i + 9);
-    use->product(&(product){m, n, k, a, turned ? 1 : k, turned ? m : 1, b, b_row, c, c_row, add});
+    use->gemm(&(gemm){m, n, k, a, turned ? 1 : k, turned ? m : 1, b, b_row, c, c_row, add});
     for (int i = 0; i < m; i++) {
         for (int j = 0; j < n; j++) {
             double sum = add ? (double)noise(i * c_row + j + 9) : 0;
@@ -232,15 +232,15 @@ static void check_product(const lanes *use, int m, int n, int k, bool turned, bo
     }
 }
 
-static void products_of_any_size(void **state)
+static void gemms_of_any_size(void **state)
 {
     (void)state;
     static const int sizes[] = {1, 2, 3, 4, 5, 7, 15, 16, 17, 31, 33, 64, 65, 96};
     enum { N = sizeof sizes / sizeof sizes[0] };
     for (int s = 0; lanes_nth(s); s++)
         for (int i = 0; i < N * N; i++)
-            check_product(lanes_nth(s), sizes[i % N], sizes[i / N], sizes[(3 * i + 5) % N],
-                          i % 2 > 0, i % 3 > 0);
+            check_gemm(lanes_nth(s), sizes[i % N], sizes[i / N], sizes[(3 * i + 5) % N], i % 2 > 0,
+                       i % 3 > 0);
 }
 
 static void exponentials_are_exact(void **state)
@@ -356,7 +356,7 @@ static void turning_round(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(products_of_any_size),
+        cmocka_unit_test(gemms_of_any_size),
         cmocka_unit_test(exponentials_are_exact),
         cmocka_unit_test(blocks_of_scores),
         cmocka_unit_test(gradients_of_scores),

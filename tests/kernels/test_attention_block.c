@@ -122,7 +122,7 @@ static void ring_forward(ring *c)
         for (int step = 0; step < c->ranks; step++) {
             const int from = (r - step + c->ranks) % c->ranks;
             op o = block_op(c, OP_ATTN_BLOCK, r, from);
-            o.flags = step ? ADD_TO : 0;
+            o.flags = step ? ACCUMULATE : 0;
             void **x = c->at[r].x, **keys = c->at[from].x;
             void *in[] = {x[Q], keys[K], keys[V]}, *out[] = {x[O], x[LSE]};
             row_of(c->rows, o.kind)->run(&o, in, out);
@@ -136,7 +136,7 @@ static void ring_backward(ring *c)
         for (int r = 0; r < c->ranks; r++) {
             const int from = (r - step + c->ranks) % c->ranks;
             op o = block_op(c, OP_ATTN_BLOCK_D, r, from);
-            o.flags = step ? ADD_TO | ADD_KV : 0;
+            o.flags = step ? ACCUMULATE | ADD_KV : 0;
             void **x = c->at[r].x, **keys = c->at[from].x;
             void *in[] = {x[DO], x[Q], keys[K], keys[V], x[O], x[LSE]};
             void *out[] = {x[DQ], keys[DK], keys[DV]};
@@ -246,7 +246,7 @@ static void put_forward(test_case *c, int which, unsigned flags, number type)
     case_reals(c, &c->in[2], tk * d[4] * d[6]);
     case_reals(c, &c->out[0], tq * d[3] * d[6]);
     case_reals(c, &c->out[1], tq * d[3]);
-    for (int64_t i = 0; flags & ADD_TO && i < c->out[1].n; i += 3) {
+    for (int64_t i = 0; flags & ACCUMULATE && i < c->out[1].n; i += 3) {
         put(&c->out[1], i, -INFINITY);
         for (int64_t j = i * d[6]; j < (i + 1) * d[6]; j++) put(&c->out[0], j, 0);
     }
@@ -290,7 +290,7 @@ static double error_with_infinities(test_case *c, kernel_run plain, kernel_run f
     return e <= e2 ? e2 : e;
 }
 
-static const unsigned all_flags[] = {0, ADD_TO, ADD_KV, ADD_TO | ADD_KV};
+static const unsigned all_flags[] = {0, ACCUMULATE, ADD_KV, ACCUMULATE | ADD_KV};
 
 static void fast_equals_plain(void **state)
 {
@@ -298,7 +298,7 @@ static void fast_equals_plain(void **state)
     kernel_rows plain = plain_attention(), fast = fast_attention();
     for (int i = 0; i < N_BLOCKS * 4; i++) {
         test_case f, g;
-        put_forward(&f, i / 4, all_flags[i % 4] & ADD_TO, F32);
+        put_forward(&f, i / 4, all_flags[i % 4] & ACCUMULATE, F32);
         double e = error_with_infinities(&f, row_of(plain, OP_ATTN_BLOCK)->run,
                                          row_of(fast, OP_ATTN_BLOCK)->run);
         if (!(e <= 1e-5)) fail_msg("block %d, flags %u: %g apart", i / 4, all_flags[i % 4], e);
@@ -316,9 +316,9 @@ static void threads_change_no_bit(void **state)
     kernel_rows fast = fast_attention();
     for (int i = 0; i < N_BLOCKS * 2; i++) {
         test_case f, g;
-        put_forward(&f, i / 2, i % 2 ? ADD_TO : 0, F32);
+        put_forward(&f, i / 2, i % 2 ? ACCUMULATE : 0, F32);
         assert_true(case_threads_agree(&f, row_of(fast, OP_ATTN_BLOCK)->run));
-        put_gradient(&g, &f, i % 2 ? ADD_TO | ADD_KV : 0);
+        put_gradient(&g, &f, i % 2 ? ACCUMULATE | ADD_KV : 0);
         assert_true(case_threads_agree(&g, row_of(fast, OP_ATTN_BLOCK_D)->run));
         case_release(&g);
         case_release(&f);
@@ -333,7 +333,7 @@ static void gradients_equal_differences(void **state)
     kernel_run forward = row_of(plain_attention_double(), OP_ATTN_BLOCK)->run;
     for (int i = 0; i < N_SMALL * 2; i++) {
         test_case f, g;
-        put_forward(&f, i / 2, i % 2 ? ADD_TO : 0, F64);
+        put_forward(&f, i / 2, i % 2 ? ACCUMULATE : 0, F64);
         case_weights(&f, &f.out[0]);
         case_run(&f, forward);
         put_gradient(&g, &f, 0);
@@ -359,7 +359,7 @@ static void unseen_by_hand(void **state)
     back.kind = OP_ATTN_BLOCK_D;
     kernel_rows rows[] = {plain_attention(), fast_attention()};
     for (int i = 0; i < 2; i++) {
-        for (what.flags = 0; what.flags <= ADD_TO; what.flags += ADD_TO) {
+        for (what.flags = 0; what.flags <= ACCUMULATE; what.flags += ACCUMULATE) {
             if (what.flags) o[0] = o[1] = 0, lse[0] = lse[1] = -INFINITY;
             row_of(rows[i], OP_ATTN_BLOCK)->run(&what, (void *[]){q, k, v}, (void *[]){o, lse});
             assert_true(o[0] == 0 && lse[0] == -INFINITY);
@@ -378,7 +378,7 @@ static void unseen_block_changes_no_bit(void **state)
     (void)state;
     const int nobody_sees = N_BLOCKS - 1;
     test_case f;
-    put_forward(&f, nobody_sees, ADD_TO, F32);
+    put_forward(&f, nobody_sees, ACCUMULATE, F32);
     case_run(&f, row_of(fast_attention(), OP_ATTN_BLOCK)->run);
     for (int i = 0; i < 2; i++)
         assert_memory_equal(f.out[i].data, f.out[i].start, tensor_bytes(&f.out[i]));

@@ -1,4 +1,4 @@
-/* test_blas.c - the library for products: found or not, its kernels chosen, its products cut. */
+/* test_blas.c - the library for GEMMs: found or not, its kernels chosen, its GEMMs cut. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -68,8 +68,8 @@ static void kernels_of_the_library_suit_the_processor(void **state)
     assert_true(!getenv("OPENBLAS_CORETYPE") || strstr(blas_describe(), "is set"));
 }
 
-/* Tiles of a product cover it once, whatever its form. */
-static void tiles_cover_a_product_once(void **state)
+/* Tiles of a GEMM cover it once, whatever its form. */
+static void tiles_cover_a_gemm_once(void **state)
 {
     (void)state;
     enum { M = 700, N = 530, K = 3 };
@@ -79,7 +79,7 @@ static void tiles_cover_a_product_once(void **state)
     for (int i = 0; i < M * K; i++) a[i] = 1;
     for (int i = 0; i < N * K; i++) b[i] = 2;
     for (int form = 0; form < 4; form++) {
-        blas_product p = {.a = a, .b = b, .c = c, .m = M, .n = N, .k = K, .ldc = N, .add = true};
+        blas_operands p = {.a = a, .b = b, .c = c, .m = M, .n = N, .k = K, .ldc = N, .add = true};
         p.ta = form & 1;
         p.tb = form & 2;
         p.lda = p.ta ? M : K;
@@ -101,7 +101,7 @@ int main(void)
         cmocka_unit_test(missing_library_leaves_plain_rows),
         cmocka_unit_test(users_core_type_is_left_alone),
         cmocka_unit_test(kernels_of_the_library_suit_the_processor),
-        cmocka_unit_test(tiles_cover_a_product_once),
+        cmocka_unit_test(tiles_cover_a_gemm_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -81,14 +81,14 @@ typedef struct sizes {
 
 static const sizes tries[] = {
     {OP_GEMM, {1, 1, 1}, 0, "", 0},
-    {OP_GEMM, {3, 5, 7}, ADD_TO, "", 0},
+    {OP_GEMM, {3, 5, 7}, ACCUMULATE, "", 0},
     {OP_GEMM, {129, 65, 33}, 0, "", 0},
-    {OP_GEMM, {300, 270, 513}, ADD_TO, "", 0},
+    {OP_GEMM, {300, 270, 513}, ACCUMULATE, "", 0},
     {OP_GEMM, {1030, 17, 96}, 0, "", 0},
     {OP_GEMM, {600, 530, 400}, 0, "", 0},
     {OP_GEMM, {0, 5, 7}, 0, "", 0},
     {OP_GEMM_D, {1, 1, 1}, 0, "", 0},
-    {OP_GEMM_D, {131, 67, 35}, ADD_TO, "", 0},
+    {OP_GEMM_D, {131, 67, 35}, ACCUMULATE, "", 0},
     {OP_GEMM_D, {290, 513, 301}, 0, "", 0},
     {OP_GEMM_W, {1, 1, 1}, 0, "", 0},
     {OP_GEMM_W, {131, 67, 35}, 0, "", 0},
@@ -109,7 +109,7 @@ static const sizes tries[] = {
     {OP_NORM, {67, 33}, ZERO_CENTRED, "", 0},
     {OP_NORM, {130, 515}, 0, "o1", 0},
     {OP_NORM_D, {67, 33}, ZERO_CENTRED, "", 0},
-    {OP_NORM_D, {130, 515}, ADD_TO, "", 0},
+    {OP_NORM_D, {130, 515}, ACCUMULATE, "", 0},
     {OP_NORM_W, {67, 33}, 0, "", 0},
     {OP_NORM_W, {2050, 64}, 0, "", 0},
     {OP_NORM_W, {67, 1031}, 0, "", 0},
@@ -373,14 +373,14 @@ static const gradient gradients[] = {
 
 static const sizes differences[] = {
     {OP_GEMM, {3, 5, 7}, 0, "", 0},
-    {OP_GEMM, {3, 5, 7}, ADD_TO, "", 0},
+    {OP_GEMM, {3, 5, 7}, ACCUMULATE, "", 0},
     {OP_HEAD_LOGITS, {3, 7, 5}, 0, "", 0},
     {OP_BIAS, {3, 5}, 0, "", 0},
     {OP_EMBED, {9, 3, 5}, 0, "", 0},
     {OP_EMBED, {20, 3, 5, 4}, 0, "", 0},
     {OP_NORM, {3, 7}, 0, "", 0},
     {OP_NORM, {3, 7}, ZERO_CENTRED, "", 0},
-    {OP_NORM, {3, 7}, ADD_TO, "", 0},
+    {OP_NORM, {3, 7}, ACCUMULATE, "", 0},
     {OP_GATE, {3, 5, 5}, 0, "", 0},
     {OP_GATE, {3, 5, 1}, 0, "", 0},
     {OP_ACT, {3, 11}, 0, "", 0},
@@ -434,7 +434,7 @@ static void check_gradient(const gradient *g, const sizes *s)
     backward_init(&b, &f, g, s);
     case_run(&b, row_of(rows, g->backward)->run);
     double *found = b.out[g->out].data, *was = b.out[g->out].start;
-    bool adds = g->adds || (s->flags & ADD_TO);
+    bool adds = g->adds || (s->flags & ACCUMULATE);
     for (int64_t i = 0; adds && i < b.out[g->out].n; i++) found[i] -= was[i];
     tensor *by = g->by < 0 ? &f.out[0] : &f.in[g->by];
     double e = by->start ? case_gradient_error(&f, forward, by, found) : 0;

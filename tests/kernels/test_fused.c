@@ -149,7 +149,7 @@ static void gradients_of_a_norm_equal_differences(void **state)
         *w = (weights){.sizes = {0, M * H}, .n = 2};
         fill(w->by[1], ROOM, 5);
         f->o.flags = i & 1 ? ZERO_CENTRED : 0;
-        b->o.flags = f->o.flags | (i & 2 ? ADD_TO : 0);
+        b->o.flags = f->o.flags | (i & 2 ? ACCUMULATE : 0);
         f->o.real[0] = 0.1;
         run(f, i == 0);
         memcpy(b->in[IN_NORM_BACK_dy], w->by[1], sizeof b->in[0]);

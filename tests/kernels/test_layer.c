@@ -45,7 +45,7 @@ static void layer_norm_gradients_equal_differences(void **state)
 {
     (void)state;
     enum { M = 3, H = 7 };
-    static const unsigned all_flags[] = {0, ZERO_CENTRED, ADD_TO};
+    static const unsigned all_flags[] = {0, ZERO_CENTRED, ACCUMULATE};
     for (int i = 0; i < 3; i++) {
         test_case f, d, w;
         const int64_t dim[] = {M, H};
@@ -66,7 +66,7 @@ static void layer_norm_gradients_equal_differences(void **state)
         case_given(&d, &d.in[2], H, f.in[1].start);
         case_given(&d, &d.in[3], M * 2, f.out[1].data);
         case_reals(&d, &d.out[0], M * H);
-        same_as_differences(&f, &d, &f.in[0], 0, all_flags[i] == ADD_TO);
+        same_as_differences(&f, &d, &f.in[0], 0, all_flags[i] == ACCUMULATE);
         case_init(&w, OP_LAYER_NORM_W, F64, dim, 2);
         case_given(&w, &w.in[0], M * H, f.out[0].weight);
         case_given(&w, &w.in[1], M * H, f.in[0].start);

@@ -1,4 +1,4 @@
-/* test_lt_choices.c - which algorithm of cuBLASLt a product gets: files of runs and of the machine,
+/* test_lt_choices.c - which algorithm of cuBLASLt a GEMM gets: files of runs and of the machine,
  * and whose goes first. Needs neither CUDA nor a GPU: the source is part of the CUDA object and
  * stands here with it. */
 #include <fcntl.h>
@@ -92,7 +92,7 @@ static void tune(int64_t m, uint64_t first)
     assert_int_equal(lt_choices_tune(&c, "head, logits: number 3 of 8, 1.5 ms", &err), OK);
 }
 
-/* The first word of what product m has; 0: it has nothing. */
+/* The first word of what GEMM m has; 0: it has nothing. */
 static uint64_t found(int64_t m, bool added, lt_source *from)
 {
     lt_choice c = choice_of(m, added, 0);
@@ -133,7 +133,7 @@ static void a_run_that_goes_on_has_what_it_kept(void **state)
     assert_true(was_said(""));
 }
 
-static void every_field_of_a_product_counts(void **state)
+static void every_field_of_a_gemm_counts(void **state)
 {
     (void)state;
     use(run_a, NULL, NULL, 130100, "NVIDIA H200");
@@ -147,8 +147,8 @@ static void every_field_of_a_product_counts(void **state)
     for (int i = 0; i < 8; i++) assert_int_equal(lt_choices_find(&others[i]), LT_FIRST);
 }
 
-/* FP8: scales of blocks, and another format of B, are another product; a run finds it again. */
-static void scaled_operands_are_products_of_their_own(void **state)
+/* FP8: scales of blocks, and another format of B, are another GEMM; a run finds it again. */
+static void scaled_operands_are_gemms_of_their_own(void **state)
 {
     (void)state;
     lt_choice c = {{.m = 7,
@@ -320,7 +320,7 @@ static void those_of_another_gpu_are_left_alone(void **state)
     has(7, false, 21, LT_TUNED);
 }
 
-/* hardware/h200-cublaslt.txt, as it is shipped: all lines are products, the head's among them. */
+/* hardware/h200-cublaslt.txt, as it is shipped: all lines are GEMMs, the head's among them. */
 static void the_shipped_file_is_for_its_gpu_and_library(void **state)
 {
     const char *file = "hardware/h200-cublaslt.txt";
@@ -373,8 +373,8 @@ int main(void)
 #define T(name) cmocka_unit_test_setup_teardown(name, begin, end)
     const struct CMUnitTest tests[] = {
         T(a_run_that_goes_on_has_what_it_kept),
-        T(every_field_of_a_product_counts),
-        T(scaled_operands_are_products_of_their_own),
+        T(every_field_of_a_gemm_counts),
+        T(scaled_operands_are_gemms_of_their_own),
         T(scalings_of_blackwell_are_kept),
         T(lines_of_unknown_scaling_are_no_choices),
         T(half_a_line_is_no_choice),

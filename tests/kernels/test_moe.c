@@ -376,7 +376,7 @@ static void permutation_on_threads_equals_row_0(void **state)
         for (int j = 0; j < 8; j++) {
             cases[j % 4].o = o;
             cases[j % 4].o.kind = kinds[j % 4];
-            cases[j % 4].o.flags = j < 4 ? 0 : ADD_TO;
+            cases[j % 4].o.flags = j < 4 ? 0 : ACCUMULATE;
             assert_pair(&cases[j % 4]);
         }
         pool_release(&p);

@@ -83,7 +83,7 @@ static void padding_changes_no_result(void **state)
         sorted s = {.T = T, .E = E, .K = K, .room = E * capacity, .keep = keep};
         op drop = {.kind = OP_DROP, .dim = {T, E, K, capacity, 0}};
         op permute = {.kind = OP_PERMUTE, .dim = {T, K, H, s.room}}, unpermute = permute;
-        op product = {.kind = OP_GROUPED, .dim = {s.room, E, H, H}};
+        op gemm = {.kind = OP_GROUPED, .dim = {s.room, E, H, H}};
         sorted ids = sort_tokens(&same, (sorted){.T = T, .E = E, .K = K}, SPREAD, 0);
         run(fast_moe(), &drop, LIST(probs, ids.ids), LIST(keep));
         same.random = 92;
@@ -92,7 +92,7 @@ static void padding_changes_no_result(void **state)
         results[padded] = TAKE(&p, float, T *H);
         unpermute.kind = OP_UNPERMUTE;
         run(fast_moe(), &permute, LIST(x, NULL, s.rows), LIST(xp));
-        run(fast_moe(), &product, LIST(xp, w, s.offsets), LIST(yp));
+        run(fast_moe(), &gemm, LIST(xp, w, s.offsets), LIST(yp));
         run(fast_moe(), &unpermute, LIST(yp, s.rows), LIST(results[padded]));
         pool_release(&same);
     }

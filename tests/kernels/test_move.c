@@ -51,7 +51,7 @@ static void fast_equals_plain_to_the_bit(void **state)
     const kernel *plain = row_of(plain_move(), OP_MOVE), *fast = row_of(fast_move(), OP_MOVE);
     for (int i = 0; i < 2 * N_TRIES; i++) {
         test_case c;
-        try_init(&c, &tries[i / 2], i % 2 ? ADD_TO : 0);
+        try_init(&c, &tries[i / 2], i % 2 ? ACCUMULATE : 0);
         assert_true(fast->accepts(&c.o, &(op_types){.in = {0}}));
         double e = case_error(&c, plain->run, fast->run);
         if (e != 0) fail_msg("try %d, %s: %g apart", i / 2, i % 2 ? "added" : "written", e);
@@ -74,7 +74,7 @@ static void by_hand(void **state)
         o.flags = 0;
         rows[i]->run(&o, (void *[]){x}, (void *[]){y});
         assert_memory_equal(y, want, sizeof y);
-        o.flags = ADD_TO;
+        o.flags = ACCUMULATE;
         rows[i]->run(&o, (void *[]){x}, (void *[]){y});
         assert_memory_equal(y, twice, sizeof y);
     }
@@ -86,7 +86,7 @@ static void sums_are_left_to_row_0(void **state)
     (void)state;
     int n;
     const kernel *table = kernels_cpu(&n);
-    op o = {.kind = OP_MOVE, .dim = {1, 1, 3, 2, 0, 0, 2, 0, 0, 0, 0, 0}, .flags = ADD_TO};
+    op o = {.kind = OP_MOVE, .dim = {1, 1, 3, 2, 0, 0, 2, 0, 0, 0, 0, 0}, .flags = ACCUMULATE};
     const kernel *k = kernel_pick(table, n, &o, NULL, false);
     float x[6] = {1, 2, 3, 4, 5, 6}, y[2] = {1, 1};
     assert_string_equal(k->name, "plain");

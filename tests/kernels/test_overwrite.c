@@ -57,7 +57,7 @@ static int rows_agree(const trial *t)
     return tried;
 }
 
-static void products_are_written_whole(void **state)
+static void gemms_are_written_whole(void **state)
 {
     (void)state;
     static const int64_t dims[][3] = {{1, 1, 1}, {5, 7, 3}, {129, 65, 130}, {600, 520, 17}};
@@ -72,7 +72,7 @@ static void products_are_written_whole(void **state)
 }
 
 /* Experts without rows at the start, in the middle and at the end; rows past all of them. */
-static void grouped_products_are_written_whole(void **state)
+static void grouped_gemms_are_written_whole(void **state)
 {
     (void)state;
     static const int32_t offsets[] = {0, 0, 70, 70, 71, 90, 90};
@@ -152,8 +152,8 @@ static void word_tables_are_written_whole(void **state)
 int main(void)
 {
     kernels_threads(2);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(products_are_written_whole),
-                                       cmocka_unit_test(grouped_products_are_written_whole),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(gemms_are_written_whole),
+                                       cmocka_unit_test(grouped_gemms_are_written_whole),
                                        cmocka_unit_test(heads_are_written_whole),
                                        cmocka_unit_test(word_tables_are_written_whole)};
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* test_quantise.c - quantising against the nearest code found by trying all, and quantised products
+/* test_quantise.c - quantising against the nearest code found by trying all, and quantised GEMMs
  * against sums in double of what the codes say. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -320,14 +320,14 @@ static void bf16_and_threads_change_nothing(void **state)
     }
 }
 
-/* ---- products */
+/* ---- GEMMs */
 
-typedef struct product_case {
+typedef struct gemm_case {
     op_kind kind;
     int64_t m, n, k;
-} product_case;
+} gemm_case;
 
-static void check_product(const product_case *p, way a_way, way b_way, bool plain, unsigned flags)
+static void check_gemm(const gemm_case *p, way a_way, way b_way, bool plain, unsigned flags)
 {
     bool weights = p->kind == OP_QGEMM_W, data = p->kind == OP_QGEMM_D;
     int64_t rows = weights ? p->n : p->m, cols = weights || data ? p->k : p->n;
@@ -345,7 +345,7 @@ static void check_product(const product_case *p, way a_way, way b_way, bool plai
     types.out_elements[0] = rows * cols;
     float *y = taken(4 * rows * cols);
     for (int64_t i = 0; i < rows * cols; i++) y[i] = (float)(i % 5);
-    bool adds = weights ? !(flags & OVERWRITE) : flags & ADD_TO;
+    bool adds = weights ? !(flags & OVERWRITE) : flags & ACCUMULATE;
     launch(&o, &types,
            (void *[OP_IN_MAX]){weights ? a.qt : a.q, weights ? a.st : a.s, a.g, bt ? b.qt : b.q,
                                bt ? b.st : b.s, b.g},
@@ -365,20 +365,20 @@ static void check_product(const product_case *p, way a_way, way b_way, bool plai
     free(y);
 }
 
-static void products_are_sums_of_what_the_codes_say(void **state)
+static void gemms_are_sums_of_what_the_codes_say(void **state)
 {
     (void)state;
-    static const product_case cases[] = {{OP_QGEMM, 9, 20, 150},   {OP_QGEMM, 130, 4, 48},
-                                         {OP_QGEMM_D, 9, 150, 20}, {OP_QGEMM_D, 5, 32, 131},
-                                         {OP_QGEMM_W, 150, 9, 20}, {OP_QGEMM_W, 33, 7, 130}};
+    static const gemm_case cases[] = {{OP_QGEMM, 9, 20, 150},   {OP_QGEMM, 130, 4, 48},
+                                      {OP_QGEMM_D, 9, 150, 20}, {OP_QGEMM_D, 5, 32, 131},
+                                      {OP_QGEMM_W, 150, 9, 20}, {OP_QGEMM_W, 33, 7, 130}};
     for (int k = 0; k < COUNT(ways) * COUNT(cases) * 4; k++) {
-        const product_case *p = &cases[k / COUNT(ways) % COUNT(cases)];
+        const gemm_case *p = &cases[k / COUNT(ways) % COUNT(cases)];
         bool plain = k / COUNT(ways) / COUNT(cases) % 2;
         bool other = k / COUNT(ways) / COUNT(cases) / 2;
-        unsigned flags = !other ? 0 : p->kind == OP_QGEMM_W ? OVERWRITE : ADD_TO;
+        unsigned flags = !other ? 0 : p->kind == OP_QGEMM_W ? OVERWRITE : ACCUMULATE;
         way a = ways[k % COUNT(ways)], b = a;
         if (a.type == DTYPE_E5M2) b.type = DTYPE_E4M3; /* gradients meet weights and inputs */
-        check_product(p, a, b, plain, flags);
+        check_gemm(p, a, b, plain, flags);
     }
 }
 
@@ -387,7 +387,7 @@ static void products_are_sums_of_what_the_codes_say(void **state)
 enum { EXPERTS = 3 };
 
 /* One of them has no rows; rows past the last are noise that must count for zeros. */
-static void grouped_products_are_each_experts(void **state)
+static void grouped_gemms_are_each_experts(void **state)
 {
     (void)state;
     enum { N = 24, K = 36 };
@@ -513,8 +513,8 @@ int main(void)
         cmocka_unit_test(scales_lie_as_cublaslt_reads_them),
         cmocka_unit_test(scales_of_mx_and_nv_lie_in_tiles),
         cmocka_unit_test(bf16_and_threads_change_nothing),
-        cmocka_unit_test(products_are_sums_of_what_the_codes_say),
-        cmocka_unit_test(grouped_products_are_each_experts),
+        cmocka_unit_test(gemms_are_sums_of_what_the_codes_say),
+        cmocka_unit_test(grouped_gemms_are_each_experts),
         cmocka_unit_test(experts_are_quantised_as_alone),
         cmocka_unit_test(nan_changes_its_own_code_alone),
     };

@@ -142,7 +142,7 @@ static void the_operation_decides_where_the_kernel_does_not(void **state)
 static const char by_hand[] = "{\"schemaVersion\": 1, \"traceEvents\": [" OP("_Linear", 0, 100)
     CALL("cudaLaunchKernel", 80, 20, 1)
         KERNEL("nvjet_a", 110, 100, 7, 1) /* 100 late by the host, 10 queued */
-    CALL("cudaLaunchKernel", 120, 10, 2)  /* a collective, half of it beside the product */
+    CALL("cudaLaunchKernel", 120, 10, 2)  /* a collective, half of it beside the GEMM */
     KERNEL("ncclDevKernel_SendRecv", 160, 100, 8, 2) CALL("cudaStreamSynchronize", 140, 130, 3)
         OP("_Linear", 300, 40) CALL("cudaLaunchKernel", 320, 10, 4)
             KERNEL("nvjet_a", 330, 70, 7, 4) /* 260 to 330: the host had waited */

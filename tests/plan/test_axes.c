@@ -78,8 +78,8 @@ static void turn(choice *c, int which, uint64_t *seed)
     case ON_SPLIT:
         c->split = (int)(n % 2);
         break;
-    case ON_BESIDE:
-        c->beside = (beside_kind)(n % BESIDE_KINDS);
+    case ON_OVERLAP:
+        c->overlap = (overlap_kind)(n % OVERLAP_KINDS);
         break;
     case ON_DROP:
         c->drop = drops[n % 4];

@@ -148,7 +148,7 @@ static const char *const besides[] = {
 typedef struct words_of {
     int64_t ep, pp, vpp;
     const char *to, *flex, *drop;
-    int beside;
+    int overlap;
 } words_of;
 
 static double price_one(fixture *f, const words_of *w)
@@ -165,8 +165,8 @@ static double price_one(fixture *f, const words_of *w)
     if (w->flex) words[n++] = arena_text(a, "model.moe_flex_dispatcher_backend=%s", w->flex);
     if (w->drop) words[n++] = "model.recompute_granularity=selective";
     if (w->drop) words[n++] = arena_text(a, "model.recompute_modules=%s", w->drop);
-    if (w->beside == 3) words[n++] = besides[2];
-    if (w->beside) words[n++] = besides[w->beside];
+    if (w->overlap == 3) words[n++] = besides[2];
+    if (w->overlap) words[n++] = besides[w->overlap];
     words[n] = NULL;
     double step = price_words(f, words, a);
     arena_destroy(a);
@@ -183,7 +183,7 @@ static double best_of_all(fixture *f, int *n)
         for (int64_t pp = 1; pp <= 2; pp++)
             for (int64_t vpp = 1; vpp <= (pp > 1 ? 4 : 1); vpp *= 2)
                 for (int i = 0; i < 4 * 4 * 4; i++) {
-                    words_of w = {.ep = ep, .pp = pp, .vpp = vpp, .beside = i % 4};
+                    words_of w = {.ep = ep, .pp = pp, .vpp = vpp, .overlap = i % 4};
                     w.drop = drops[i / 4 % 4];
                     w.to = ways[i / 16][0];
                     w.flex = ways[i / 16][1];

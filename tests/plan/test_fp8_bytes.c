@@ -65,7 +65,7 @@ static void same_bytes(fixture *f, const choice *c)
         bytes[REGION_TEMP] = temp_bytes(&slots, f->scratch);
         program *p = ARENA_NEW(f->a, program);
         program_build(p, whole, layout_stage_rank(&whole->lay, q), f->a);
-        assert_true(p->bytes[REGION_COPIES] > 0);
+        assert_true(p->bytes[REGION_QUANTIZED_WEIGHTS] > 0);
         for (int i = 0; i < REGION_COUNT; i++)
             if (bytes[i] != p->bytes[i])
                 fail_msg("%s: %s, recompute %s, rank %lld: %s is %lld as sums, %lld as a program",
@@ -119,7 +119,7 @@ static const choice layouts[] = {
      .pp = 2,
      .vpp = 2,
      .to = TO_EXPERTS,
-     .beside = BESIDE_EP},
+     .overlap = OVERLAP_EP},
 };
 enum { N_LAYOUTS = sizeof layouts / sizeof layouts[0] };
 

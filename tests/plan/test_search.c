@@ -70,7 +70,7 @@ static void same_live(fixture *f, const slots_of *s, const int64_t *chunks, cons
     if (least > live_sum(sum) || light > live_sum(sum))
         fail_msg("%s, recompute %s, rank %lld: bounds of %lld and %lld over %lld", text, drop,
                  (long long)s->rank, (long long)least, (long long)light, (long long)live_sum(sum));
-    if (s->c->beside < BESIDE_EP && !cards_offload(f->k)) assert_int_equal(light, live_sum(sum));
+    if (s->c->overlap < OVERLAP_EP && !cards_offload(f->k)) assert_int_equal(light, live_sum(sum));
 }
 
 static void same_bytes(fixture *f, const choice *c)
@@ -111,11 +111,11 @@ static void many_layouts(fixture *f, bool mla, bool shared)
     same_bytes(f, &c);
     c.split = 1;
     same_bytes(f, &c);
-    c.beside = BESIDE_EP;
+    c.overlap = OVERLAP_EP;
     same_bytes(f, &c);
-    c.beside = BESIDE_EP_DELAY;
+    c.overlap = OVERLAP_EP_DELAY;
     same_bytes(f, &c);
-    c.beside = BESIDE_NOTHING;
+    c.overlap = OVERLAP_NOTHING;
     c.to = TO_DOMAINS;
     c.precision = 1;
     same_bytes(f, &c);
@@ -139,10 +139,10 @@ static void many_layouts(fixture *f, bool mla, bool shared)
     }
     c = (choice){.tp = 2, .cp = 1, .mbs = 2, .ep = 8, .etp = 2, .pp = 8, .vpp = 2};
     c.to = TO_EXPERTS;
-    c.beside = shared ? BESIDE_SHARED : BESIDE_WGRAD;
+    c.overlap = shared ? OVERLAP_SHARED : OVERLAP_WGRAD;
     same_bytes(f, &c);
     c.pp = c.vpp = 1;
-    c.beside = BESIDE_NOTHING;
+    c.overlap = OVERLAP_NOTHING;
     same_bytes(f, &c);
 }
 
@@ -183,7 +183,7 @@ static void pairs_are_known_by_what_waits(void **state)
         assert_false(cards_kind_is(f.k, 0, LAYER_MOE));
         for (int i = 0; i < 2; i++) {
             bool delay = i != order;
-            c.beside = delay ? BESIDE_EP_DELAY : BESIDE_EP;
+            c.overlap = delay ? OVERLAP_EP_DELAY : OVERLAP_EP;
             last[order][delay] = *card_of(f.k, &c, CARD_PAIR, 0, 0);
         }
         close_cards(&f);
@@ -262,7 +262,7 @@ static void best_of_break_no_rule_and_fit(const char *const *words)
     search_result *r = ARENA_NEW(f.a, search_result);
     assert_int_equal(search_run(r, f.given, &o, f.a, &err), OK);
     search_counts *n = &r->counts;
-    assert_int_equal(n->legal, n->state + n->saved + n->slow + n->played + n->summed + n->rules);
+    assert_int_equal(n->legal, n->state + n->saved + n->slow + n->simulated + n->summed + n->rules);
     for (int i = 0; i < r->n_best; i++) {
         found *b = &r->best[i];
         recipe *one = ARENA_NEW(f.a, recipe);

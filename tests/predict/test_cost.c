@@ -80,7 +80,7 @@ static double tflops(const costing *c, lone_op *x)
     return op_flops(&x->o) / seconds * 1e-12;
 }
 
-static double product_rate(const costing *c, op_kind kind, int64_t m, int64_t n, int64_t k)
+static double gemm_rate(const costing *c, op_kind kind, int64_t m, int64_t n, int64_t k)
 {
     lone_op x;
     lone_init(&x, kind, "qkv", (const int64_t[]){m, n, k}, 3);
@@ -142,9 +142,9 @@ static void h200_has_the_rates_that_were_measured(void **state)
     costing c;
     costing_open(&c, "h200", "tiny", "cluster.gpu=H200");
     const double part = 0.1;
-    near("8192 cubed", product_rate(&c, OP_GEMM, 8192, 8192, 8192), 794, part);
-    near("qkv", product_rate(&c, OP_GEMM, 32768, 5120, 2048), 811, part);
-    near("proj", product_rate(&c, OP_GEMM, 32768, 2048, 4096), 808, part);
+    near("8192 cubed", gemm_rate(&c, OP_GEMM, 8192, 8192, 8192), 794, part);
+    near("qkv", gemm_rate(&c, OP_GEMM, 32768, 5120, 2048), 811, part);
+    near("proj", gemm_rate(&c, OP_GEMM, 32768, 2048, 4096), 808, part);
     const double loop = 0.12; /* a call for each expert, as Megatron has it */
     near("fc1", grouped_rate(&c, OP_GROUPED, 1536, 2048), 632, loop);
     near("fc1 data", grouped_rate(&c, OP_GROUPED_D, 1536, 2048), 603, loop);
@@ -166,7 +166,7 @@ static void h200_has_the_rates_that_were_measured(void **state)
     costing_close(&c);
 }
 
-/* Products without the passes that make their inputs. */
+/* GEMMs without the passes that make their inputs. */
 static double narrow_rate(const costing *c, int64_t n, int64_t k)
 {
     lone_op x;
@@ -305,7 +305,7 @@ static void moved_state_takes_the_link(void **state)
     "cluster.gpu=H200 cluster.n_gpus=2 model.expert_model_parallel_size=2 "                        \
     "moefold.moe_buffer_factor=1.0"
 
-/* By less than the skew: an expert's product with more rows reaches more. */
+/* By less than the skew: an expert's GEMM with more rows reaches more. */
 static void skew_makes_experts_slower(void **state)
 {
     (void)state;

@@ -110,8 +110,8 @@ static void compare(const char *model_name, const char *words)
             same_costs(&was, &is, was.programs[i]->segments[k], is.programs[i]->segments[k]);
     }
     stage_time *a = ARENA_ARRAY(was.a, stage_time, pp), *b = ARENA_ARRAY(is.a, stage_time, pp);
-    assert_true(play_stages(a, &(stage_play){&was.c, was.programs, NULL}, was.a));
-    assert_true(play_stages(b, &(stage_play){&is.c, is.programs, NULL}, is.a));
+    assert_true(simulate_stages(a, &(stage_simulation){&was.c, was.programs, NULL}, was.a));
+    assert_true(simulate_stages(b, &(stage_simulation){&is.c, is.programs, NULL}, is.a));
     assert_memory_equal(a, b, sizeof *a * (size_t)pp);
     arena_destroy(was.a);
     arena_destroy(is.a);

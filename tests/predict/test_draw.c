@@ -91,8 +91,8 @@ static void the_fullest_rank_is_that_of_draws(void **state)
     assert_true(draw_fullest(8, 4096, 8, 8) == 1);
 }
 
-/* Seconds of the first expert product of `rows` rows an expert. */
-static double product_seconds(const costing *c, int64_t rows)
+/* Seconds of the first expert GEMM of `rows` rows an expert. */
+static double gemm_seconds(const costing *c, int64_t rows)
 {
     enum { LOCAL = 64, WIDE = 1536, HIDDEN = 2048 };
     lone_op x;
@@ -112,12 +112,12 @@ static void experts_wait_for_the_fullest_rank(void **state)
     (void)state;
     costing c;
     costing_open(&c, "gb300", "qwen3-30b-a3b", JOB FUSED "model.expert_model_parallel_size=8");
-    double drawn = product_seconds(&c, 4096);
+    double drawn = gemm_seconds(&c, 4096);
     assert_true(c.c.fullest > 1.002 && c.c.fullest < 1.01);
     cost_set_skew(&c.c, 1 + (c.c.fullest - 1) / 2);
-    assert_true(product_seconds(&c, 4096) == drawn);
+    assert_true(gemm_seconds(&c, 4096) == drawn);
     cost_set_skew(&c.c, 1.2);
-    assert_true(product_seconds(&c, 4096) > 1.1 * drawn);
+    assert_true(gemm_seconds(&c, 4096) > 1.1 * drawn);
     costing_close(&c);
 }
 
@@ -139,12 +139,12 @@ static void few_rows_are_padded_more(void **state)
 
 /* Half way between two multiples all draws end in the same tile; at a multiple every second one
  * begins the next, so that its time is that of half a tile more. */
-static void products_compute_what_is_padded(void **state)
+static void gemms_compute_what_is_padded(void **state)
 {
     (void)state;
     costing c;
     costing_open(&c, "gb300", "qwen3-30b-a3b", JOB FUSED "model.expert_model_parallel_size=2");
-    double least = product_seconds(&c, 4096), half = product_seconds(&c, 4096 + 128);
+    double least = gemm_seconds(&c, 4096), half = gemm_seconds(&c, 4096 + 128);
     near("a multiple and half a tile more", half / least, (4096 + 256.0) / (4096 + 128.0), 0.01);
     costing_close(&c);
 }
@@ -156,7 +156,7 @@ int main(void)
         cmocka_unit_test(the_fullest_rank_is_that_of_draws),
         cmocka_unit_test(experts_wait_for_the_fullest_rank),
         cmocka_unit_test(few_rows_are_padded_more),
-        cmocka_unit_test(products_compute_what_is_padded),
+        cmocka_unit_test(gemms_compute_what_is_padded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -100,7 +100,7 @@ static void fit_equals_whole_programs(void **state)
         assert_int_equal(f.fits, p.fits);
         assert_int_equal(f.fullest, p.fullest);
         assert_int_equal(f.host_bytes, p.host_bytes);
-        assert_int_equal(f.beside, p.beside);
+        assert_int_equal(f.graph_pools, p.graph_pools);
         assert_memory_equal(f.bytes, p.bytes, sizeof f.bytes);
         arena_destroy(a);
     }

@@ -1,6 +1,6 @@
 /* test_fp8_own.c - what FP8 costs in our own programs: a cast moves what it names, and reads its
  * input twice where a factor of the tensor is asked for; fused with what makes its input it saves
- * the way there and back; products reach what a hardware file says of FP8. */
+ * the way there and back; GEMMs reach what a hardware file says of FP8. */
 #include "predict/costing.h"
 
 #include "op/quant.h"
@@ -71,7 +71,7 @@ static void a_fused_cast_saves_the_way_there_and_back(void **state)
     costing_close(&c);
 }
 
-static double product_seconds(const costing *c, op_kind kind)
+static double gemm_seconds(const costing *c, op_kind kind)
 {
     lone_op x;
     const double n = 8192.0 * 8192;
@@ -83,12 +83,12 @@ static double product_seconds(const costing *c, op_kind kind)
     return lone_cost(c, &x).seconds;
 }
 
-static void products_reach_what_the_file_says_of_fp8(void **state)
+static void gemms_reach_what_the_file_says_of_fp8(void **state)
 {
     (void)state;
     costing c;
     costing_open(&c, "hardware/h200.yaml", "tiny", OWN);
-    double wide = product_seconds(&c, OP_GEMM), narrow = product_seconds(&c, OP_QGEMM);
+    double wide = gemm_seconds(&c, OP_GEMM), narrow = gemm_seconds(&c, OP_QGEMM);
     double peak = c.hw.peak[NUMBER_FP8] * c.hw.narrow_rate[SCALING_BLOCKWISE];
     double depth = 8192 / (8192 + c.hw.depth[NUMBER_FP8]);
     double clock = c.hw.clock > 0 ? c.hw.clock : 1;
@@ -119,7 +119,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_cast_moves_what_it_names),
         cmocka_unit_test(a_fused_cast_saves_the_way_there_and_back),
-        cmocka_unit_test(products_reach_what_the_file_says_of_fp8),
+        cmocka_unit_test(gemms_reach_what_the_file_says_of_fp8),
         cmocka_unit_test(a_measured_kind_has_its_own_rate),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

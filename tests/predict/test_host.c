@@ -1,5 +1,5 @@
 /* The host beside the device: launches run ahead from list to list, counts that are read back end
- * the lead, grouped products are loops of launches, a graph has a fixed cost. */
+ * the lead, grouped GEMMs are loops of launches, a graph has a fixed cost. */
 #include "predict/costing.h"
 
 #include "predict/price.h"
@@ -22,18 +22,18 @@ static double step_of(const char *words)
 }
 
 /* The list of a layer, played as one of many. */
-static played layer_of(costing *c, int phase)
+static simulated layer_of(costing *c, int phase)
 {
     program *p = ARENA_NEW(c->a, program);
     program_build(p, &c->s, 0, c->a);
     for (int i = 0; i < p->n_segments; i++) {
         if (p->segments[i]->kind != SEGMENT_LAYER) continue;
-        played out;
-        play_list(&out, &c->c, p->segments[i], phase, c->a);
+        simulated out;
+        simulate_list(&out, &c->c, p->segments[i], phase, c->a);
         return out;
     }
     fail_msg("no layer");
-    return (played){0};
+    return (simulated){0};
 }
 
 static void a_row_of_lists_takes_the_slower_of_host_and_device(void **state)
@@ -45,7 +45,7 @@ static void a_row_of_lists_takes_the_slower_of_host_and_device(void **state)
     for (int i = 0; i < 3; i++) {
         c.hw.launch = 20e-6 * pace[i];
         c.hw.graph_launch = c.hw.sync = 1e-12;
-        played l = layer_of(&c, SEG_BACKWARD); /* reads nothing back */
+        simulated l = layer_of(&c, SEG_BACKWARD); /* reads nothing back */
         double slower = fmax(l.pace.device + l.pace.slowed, l.pace.host);
         near("backward", l.seconds, slower, 1e-9);
     }
@@ -58,7 +58,7 @@ static void counts_end_the_lead(void **state)
     (void)state;
     costing c;
     costing_open(&c, "h100", "qwen3-30b-a3b", ALLTOALL);
-    played forward = layer_of(&c, SEG_FORWARD);
+    simulated forward = layer_of(&c, SEG_FORWARD);
     assert_true(forward.pace.back > 0 && layer_of(&c, SEG_BACKWARD).pace.back < 0);
     double hosts = fmax(forward.pace.host, (forward.pace.late + forward.pace.back) / 2);
     near("forward", forward.seconds, fmax(hosts, forward.pace.device + forward.pace.slowed), 1e-9);
@@ -70,11 +70,11 @@ static void counts_end_the_lead(void **state)
 static void two_lists_joined_move_the_state_as_one_after_the_other(void **state)
 {
     (void)state;
-    play_pace x = {3, 5, 2, 1, 0.25}, y = {7, 4, 6, -1e6, 0.5};
-    play_pace both = pace_join(&x, &y);
+    simulation_pace x = {3, 5, 2, 1, 0.25}, y = {7, 4, 6, -1e6, 0.5};
+    simulation_pace both = pace_join(&x, &y);
     for (int lead = -8; lead <= 8; lead++) { /* of the host, from a device at 0 */
         double h = -lead, d = 0;
-        const play_pace *one[] = {&x, &y};
+        const simulation_pace *one[] = {&x, &y};
         for (int i = 0; i < 2; i++) {
             double next = fmax(d + one[i]->device, h + one[i]->late);
             h = fmax(h + one[i]->host, d + one[i]->back);
@@ -100,7 +100,7 @@ static double host_of_grouped(const costing *c, int64_t experts)
     return lone_cost(c, &x).eager;
 }
 
-static void a_grouped_product_is_a_loop_of_launches(void **state)
+static void a_grouped_gemm_is_a_loop_of_launches(void **state)
 {
     (void)state;
     costing c;
@@ -147,7 +147,7 @@ int main(void)
         cmocka_unit_test(a_row_of_lists_takes_the_slower_of_host_and_device),
         cmocka_unit_test(counts_end_the_lead),
         cmocka_unit_test(two_lists_joined_move_the_state_as_one_after_the_other),
-        cmocka_unit_test(a_grouped_product_is_a_loop_of_launches),
+        cmocka_unit_test(a_grouped_gemm_is_a_loop_of_launches),
         cmocka_unit_test(a_replay_has_a_fixed_cost),
         cmocka_unit_test(expert_overlap_gains_what_was_published),
     };

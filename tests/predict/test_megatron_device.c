@@ -87,7 +87,7 @@ static double rate_of_experts(const costing *c, int64_t rows_each, int64_t exper
 }
 
 /* A kernel of all experts reaches by rows what calls one by one reach by the size of each. */
-static void experts_are_products_of_their_own(void **state)
+static void experts_are_gemms_of_their_own(void **state)
 {
     (void)state;
     costing c;
@@ -147,7 +147,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(steps_of_one_h200_are_met),
         cmocka_unit_test(one_rank_sorts_for_its_experts),
-        cmocka_unit_test(experts_are_products_of_their_own),
+        cmocka_unit_test(experts_are_gemms_of_their_own),
         cmocka_unit_test(blackwell_has_hybridep_inside_a_node),
         cmocka_unit_test(ep_overlap_takes_host_time),
     };

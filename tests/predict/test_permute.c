@@ -57,7 +57,7 @@ static void permutations_do_not_go_with_the_links(void **state)
     }
 }
 
-/* The host's time for a step's weight gradients of plain products. */
+/* The host's time for a step's weight gradients of plain GEMMs. */
 static double weight_gradients(const char *precision, const char *delay)
 {
     char words[800];
@@ -73,14 +73,14 @@ static double weight_gradients(const char *precision, const char *delay)
     for (int s = 0; s < p->n_segments; s++)
         for (int k = 0; k < p->segments[s]->n_ops[SEG_BACKWARD]; k++) {
             const op *o = &p->segments[s]->ops[SEG_BACKWARD][k];
-            bool product = o->kind == OP_GEMM_W || o->kind == OP_QGEMM_W;
-            if (product && o->phase == PHASE_WGRAD) host += cost_of(&c.c, p->segments[s], o).eager;
+            bool gemm = o->kind == OP_GEMM_W || o->kind == OP_QGEMM_W;
+            if (gemm && o->phase == PHASE_WGRAD) host += cost_of(&c.c, p->segments[s], o).eager;
         }
     costing_close(&c);
     return host;
 }
 
-/* With narrow operands each is a product called from Python instead of one of autograd's. */
+/* With narrow operands each is a GEMM called from Python instead of one of autograd's. */
 static void delayed_narrow_weight_gradients_take_the_host_longer(void **state)
 {
     (void)state;

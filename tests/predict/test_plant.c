@@ -193,7 +193,7 @@ static void without_mistake_all_agree(void **state)
     made_good(&x, "tests/data/golden/qwen3-moe-tiny", SMALL);
     assert_int_equal(audit_run(&r, &x.s, NULL, x.a, &x.err), OK);
     assert_true(r.ok);
-    assert_true(r.played);
+    assert_true(r.simulated);
     assert_int_equal(r.n_faults, 0);
     made_release(&x);
 }

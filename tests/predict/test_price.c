@@ -48,7 +48,7 @@ static const char *const recipes[] = {
 enum { N_RECIPES = sizeof recipes / sizeof recipes[0] };
 
 /* What the compute stream of the busiest stage did, and what it waited for, is the whole step: but
- * for what messages beside products cost, which is in no kind. */
+ * for what messages beside GEMMs cost, which is in no kind. */
 static void times_add_up(void **state)
 {
     (void)state;

@@ -141,7 +141,7 @@ static void one_stream_for_each_direction_is_enough_for_two_stages(void **state)
     found f;
     join_streams(&f, TWO_STAGES, FORWARD);
     assert_int_equal(f.r.n_faults, 0);
-    assert_true(f.r.ok && f.r.played);
+    assert_true(f.r.ok && f.r.simulated);
     made_release(&f.x);
 }
 

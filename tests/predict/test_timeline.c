@@ -58,7 +58,7 @@ static void near_(double is, double should, double step, const char *what, const
                  is, should);
 }
 
-/* Numbers that FP8 casts cost are a part of the products' operations there. */
+/* Numbers that FP8 casts cost are a part of the GEMMs' operations there. */
 static void sums_of_kinds_are_the_price(void **state)
 {
     (void)state;

@@ -12,7 +12,7 @@ static const char OVERLAP[] = "comm_overlap.tp_comm_overlap=true ";
 /* Of a layer's operations of a phase. */
 typedef struct counted {
     double host, seconds, quantise;
-    int products, blocks;
+    int gemms, blocks;
 } counted;
 
 static counted count(const char *more, int phase, op_kind kind)
@@ -33,7 +33,7 @@ static counted count(const char *more, int phase, op_kind kind)
         n.host += cost.host;
         n.quantise += cost.quantise;
         if (o->kind != kind) continue;
-        n.products++;
+        n.gemms++;
         n.blocks += o->blocks > 1;
         n.seconds += cost.seconds;
     }
@@ -48,7 +48,7 @@ static void blocks_are_launched_by_the_library(void **state)
     (void)state;
     counted off = count("", SEG_FORWARD, OP_GEMM), on = count(OVERLAP, SEG_FORWARD, OP_GEMM);
     assert_int_equal(off.blocks, 0);
-    assert_int_equal(on.blocks, 4 * off.products);
+    assert_int_equal(on.blocks, 4 * off.gemms);
     assert_true(on.host < 1.4 * off.host);
     assert_true(on.seconds < 1.2 * off.seconds);
 }
@@ -58,7 +58,7 @@ static void weight_gradients_are_whole(void **state)
     (void)state;
     counted off = count("", SEG_BACKWARD, OP_GEMM_W), on = count(OVERLAP, SEG_BACKWARD, OP_GEMM_W);
     assert_int_equal(on.blocks, 0);
-    assert_int_equal(on.products, off.products);
+    assert_int_equal(on.gemms, off.gemms);
     counted data = count(OVERLAP, SEG_BACKWARD, OP_GEMM_D);
     assert_int_equal(data.blocks, 2 * 4); /* of the two row-parallel ones */
 }
@@ -69,7 +69,7 @@ static void ours_are_cut_everywhere(void **state)
     (void)state;
     counted w =
         count("comm_overlap.tp_comm_overlap=true moefold.target=moefold ", SEG_BACKWARD, OP_GEMM_W);
-    assert_int_equal(w.blocks, w.products);
+    assert_int_equal(w.blocks, w.gemms);
 }
 
 /* Without a gather, casts of a layer are of [8192][8192] twice, a quarter of that, and a quarter of

@@ -6,20 +6,20 @@
 #include "report/ladder.h"
 #include "report/schedule.h"
 
-typedef struct played_case {
+typedef struct simulated_case {
     arena *a;
     setup s;
     hardware hw;
     report_schedule x;
-} played_case;
+} simulated_case;
 
-static void open_case(played_case *c, const char *model_name, const char *words)
+static void open_case(simulated_case *c, const char *model_name, const char *words)
 {
     error err = {{0}};
     c->a = arena_create();
     setup_of_words(&c->s, c->a, model_name, words);
     if (hardware_read(&c->hw, recipe_word(&c->s.r, K_GPU), c->a, &err)) fail_msg("%s", err.text);
-    report_play(&c->x, &(price_job){&c->s, &c->hw, NULL}, c->a);
+    report_simulation(&c->x, &(price_job){&c->s, &c->hw, NULL}, c->a);
 }
 
 static const char *const cases[][2] = {
@@ -32,7 +32,7 @@ static const char *const cases[][2] = {
 };
 enum { CASES = sizeof cases / sizeof cases[0] };
 
-static int64_t micros_of(const played_case *c)
+static int64_t micros_of(const simulated_case *c)
 {
     return c->x.step.programs[0]->micros;
 }
@@ -43,7 +43,7 @@ static void every_microbatch_is_there_once(void **state)
 {
     (void)state;
     for (int i = 0; i < CASES; i++) {
-        played_case c;
+        simulated_case c;
         open_case(&c, cases[i][0], cases[i][1]);
         int64_t want = micros_of(&c) * c.s.pipe.vpp;
         for (int64_t k = 0; k < c.x.n_stages; k++) {
@@ -72,7 +72,7 @@ static void memory_stays_below_the_plan(void **state)
 {
     (void)state;
     for (int i = 0; i < CASES; i++) {
-        played_case c;
+        simulated_case c;
         open_case(&c, cases[i][0], cases[i][1]);
         const price *p = &c.x.p;
         assert_int_equal(c.x.n_memory, MEMORY_POINTS);
@@ -94,7 +94,7 @@ static void memory_stays_below_the_plan(void **state)
 static void long_schedules_are_shortened_in_the_middle(void **state)
 {
     (void)state;
-    played_case c;
+    simulated_case c;
     open_case(&c, "tiny", "cluster.gpu=cpu cluster.n_gpus=4 pp=4 gbs=12000 mbs=1");
     int64_t all = 0;
     for (int64_t k = 0; k < 4; k++) {
@@ -119,7 +119,7 @@ static void ladder_goes_down(void **state)
          "model.recompute_num_layers=1"),
         ("model.recompute_granularity=selective model.recompute_modules=[moe_act]")};
     for (int i = 0; i < 3; i++) {
-        played_case c;
+        simulated_case c;
         const char *base = "cluster.gpu=H100 cluster.n_gpus=256 tp=4 pp=8 ep=32 etp=1 gbs=256";
         arena *a = arena_create();
         const char *words = arena_text(a, "%s %s", base, own[i]);

@@ -235,7 +235,7 @@ static void judge_repairs(const made *x, const violation *v, const char *where)
     }
 }
 
-/* What must fit is repaired where memory is known, by src/plan/mend.c. */
+/* What must fit is repaired where memory is known, by src/plan/autofit.c. */
 static bool needs_repair(const rule *r)
 {
     return r->severity != NOTE && strcmp(r->id, "state-fits-the-gpu") != 0;

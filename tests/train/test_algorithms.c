@@ -1,4 +1,4 @@
-/* test_algorithms.c - tuning a recipe meets every product that a library computes, of every
+/* test_algorithms.c - tuning a recipe meets every GEMM that a library computes, of every
  * pipeline stage, and runs nothing. The device stands in for a GPU: its rows write down what is
  * prepared. */
 #include "ir/testing.h"
@@ -83,7 +83,7 @@ static status tune(const char *words, int *others, error *err)
     return st;
 }
 
-static void all_products_of_a_recipe_are_met(void **state)
+static void all_gemms_of_a_recipe_are_met(void **state)
 {
     int others = 0;
     error err = {{0}};
@@ -139,7 +139,7 @@ static void what_cannot_be_timed_ends_it(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_products_of_a_recipe_are_met), cmocka_unit_test(so_are_those_of_fp8),
+        cmocka_unit_test(all_gemms_of_a_recipe_are_met), cmocka_unit_test(so_are_those_of_fp8),
         cmocka_unit_test(stages_bring_their_own), cmocka_unit_test(what_cannot_be_timed_ends_it)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,7 +2,7 @@
  *
  * By groups of heads nothing that is computed changes by a bit. In chunks gradients of weights are
  * sums over chunks, of the same terms in another order; the first forward is the same but for
- * products of OpenBLAS, which may sum in another order where they have other numbers of rows
+ * GEMMs of OpenBLAS, which may sum in another order where they have other numbers of rows
  * (test_chunks_exact.c has none of those). What is planned is used, and buffers are as small as a
  * chunk. */
 #include "train/chunks_testing.h"

@@ -1,7 +1,7 @@
 /* test_fp8_layouts.c - layouts of 2 to 8 ranks in FP8 beside one rank: gradients of the first step,
  * losses of five.
  *
- * Replicas and stages change no block and no order of sums inside a product: gradients are those of
+ * Replicas and stages change no block and no order of sums inside a GEMM: gradients are those of
  * one rank but for the order of sums over replicas. TP, CP, EP cut columns or tokens where blocks
  * lie: scales differ, and gradients agree as far as eight bits do. MOEFOLD_DEVICE=cuda runs the
  * same on a GPU, where MXFP8 and NVFP4 are left out; MOEFOLD_VERBOSE=1 prints a line a layout.
@@ -46,9 +46,9 @@ static const struct {
     bool peers; /* on that device, too */
 } layouts[] = {
     {BLOCKS, CASE("qwen3-moe"), TP2 SP ETP1 RANKS(2), false, true},
-    {BLOCKS, CASE("qwen3-moe"), PP2 VPP2 DP_BESIDE P2P RANKS(4), true, true},
-    {BLOCKS, CASE("qwen3-moe"), DP_BESIDE RANKS(8), true, false},
-    {BLOCKS, CASE("qwen3-moe"), EP4 DEEPEP EP_BESIDE DELAYED RANKS(4), false, true},
+    {BLOCKS, CASE("qwen3-moe"), PP2 VPP2 DP_ASYNC P2P RANKS(4), true, true},
+    {BLOCKS, CASE("qwen3-moe"), DP_ASYNC RANKS(8), true, false},
+    {BLOCKS, CASE("qwen3-moe"), EP4 DEEPEP EP_ASYNC DELAYED RANKS(4), false, true},
     {BLOCKS, CASE("qwen3-moe"), TP2 CP2 EP4 ETP1 A2A RANKS(8) NODES, false, false},
     {BLOCKS, CASE("mixtral"), CP2 ULYSSES EP2 GATHER RANKS(2), false, true},
     {BLOCKS, CASE("mixtral"), TP2 EP2 ETP2 A2A WHOLE RANKS(4), false, false},

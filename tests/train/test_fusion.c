@@ -113,11 +113,11 @@ static void recompute_comes_first(void **state)
     (void)state;
     int n[OP_COUNT];
     count_fused(CASE("qwen3-moe"), ALL, n);
-    int sums = n[OP_ADD_NORM], products = n[OP_GEMM];
+    int sums = n[OP_ADD_NORM], gemms = n[OP_GEMM];
     count_fused(CASE("qwen3-moe"),
                 ALL M "recompute_granularity=selective " M "recompute_modules=[layernorm]", n);
     assert_int_equal(n[OP_ADD_NORM], sums);
-    assert_int_equal(n[OP_GEMM], products);
+    assert_int_equal(n[OP_GEMM], gemms);
     count_fused(CASE("qwen3-moe"), ALL FULL, n);
     assert_true(n[OP_ADD_NORM] > sums); /* replayed, and fused there, too */
 }

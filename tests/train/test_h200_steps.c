@@ -80,7 +80,7 @@ static void steps_take_what_was_predicted(void **state)
     }
 }
 
-/* Hopper has no such products: reference kernels run, whose rate nobody measured. No price says
+/* Hopper has no such GEMMs: reference kernels run, whose rate nobody measured. No price says
  * that they are as fast as those that it has. */
 static void reference_kernels_are_slow_estimates(void **state)
 {

@@ -19,7 +19,7 @@
 #define EVEN          M "moe_router_force_load_balancing=true " LOSSES
 #define BESIDE        "ddp.overlap_grad_reduce=true ddp.overlap_param_gather=true " SMALL_BUCKETS
 #define SMALL_BUCKETS "ddp.bucket_size=8000 "
-#define EP_BESIDE     "comm_overlap.overlap_moe_expert_parallel_comm=true "
+#define EP_ASYNC "comm_overlap.overlap_moe_expert_parallel_comm=true "
 #define TWO_A_NODE    "cluster.gpus_per_node=2 cluster.nvlink_domain=4 "
 
 /* ---- planned and used */
@@ -30,7 +30,7 @@ static const char *const exact[] = {
     TP2 EP2 ETP2 A2A "cluster.n_gpus=4",
     CP2 EP2 GATHER "cluster.n_gpus=4",
     PP2 EP2 A2A "cluster.n_gpus=4 " BESIDE,
-    PP2 VPP2 EP2 A2A EP_BESIDE "cluster.n_gpus=4",
+    PP2 VPP2 EP2 A2A EP_ASYNC "cluster.n_gpus=4",
     PP2 VPP2 "cluster.n_gpus=2 " M "microbatch_group_size_per_vp_stage=4",
     TP2 CP2 EP4 ETP1 PP2 A2A "cluster.n_gpus=8",
     TP2 CP2 ETP1 "cluster.n_gpus=8 " M "recompute_granularity=full " M "recompute_method=uniform " M

@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "measure/bench/jig.h"
+#include "measure/bench/microbench.h"
 #include "train/executor/timing.h"
 
 enum { RANKS = 2, POINTS = 2 };
@@ -112,8 +112,9 @@ static void graphs_are_measured_where_a_device_has_them(void **state)
         measured m = {0};
         comm *c;
         assert_int_equal(comm_open_self(&c, &err), OK);
-        jig j = {.ranks = 1, .scale = &measure_scale_cpu, .o = &o, .err = &err};
-        if (device_open(&j.d, names[i], c, &err) || jig_take(&j, &err)) fail_msg("%s", err.text);
+        microbench j = {.ranks = 1, .scale = &measure_scale_cpu, .o = &o, .err = &err};
+        if (device_open(&j.d, names[i], c, &err) || microbench_take(&j, &err))
+            fail_msg("%s", err.text);
         measure_graphs(&j, &m);
         if (j.st) fail_msg("%s: %s", names[i], err.text);
         assert_true(m.graph_launch > 1e-9 && m.graph_launch < 1e-3);
@@ -303,7 +304,7 @@ static void rows_add_up_to_the_step(void **state)
     p.exposed[COST_PP] = 0.5;
     int n = timing_rows(rows, &t, &p, &hw);
     double predicted = 0, measured_sum = 0;
-    assert_int_equal(n, 4); /* products, PP messages, the rest, the step */
+    assert_int_equal(n, 4); /* GEMMs, PP messages, the rest, the step */
     for (int i = 0; i < n - 1; i++) measured_sum += rows[i].measured;
     for (int i = 0; i < n - 1; i++) predicted += rows[i].predicted;
     assert_true(near_to(measured_sum, rows[n - 1].measured) && near_to(measured_sum, 10));

@@ -265,7 +265,7 @@ static double seconds_of(const costing *x, lone_op *o)
     return cost_of(&x->c, &o->seg, &o->o).seconds;
 }
 
-static double product_rate(const costing *x, op_kind kind, unsigned flags)
+static double gemm_rate(const costing *x, op_kind kind, unsigned flags)
 {
     const int64_t dense[] = {8192, 8192, 8192}, grouped[] = {65536, 32, 4096, 4096};
     bool experts = kind >= OP_GROUPED && kind <= OP_GROUPED_W;
@@ -337,14 +337,14 @@ static void prices_follow_the_file(void **state)
     costing x;
     write_as(&m, "H200", "hardware/x.yaml");
     costing_open(&x, "./hardware/x.yaml", "tiny", ours);
-    assert_true(near_to(product_rate(&x, OP_GEMM, 0), 600));
-    assert_true(near_to(product_rate(&x, OP_GEMM_D, 0), 500));
-    assert_true(near_to(product_rate(&x, OP_GEMM_W, OVERWRITE), 400));
-    assert_true(near_to(product_rate(&x, OP_GEMM_W, 0), 300));
-    assert_true(near_to(product_rate(&x, OP_GROUPED, 0), 300));
-    assert_true(near_to(product_rate(&x, OP_GROUPED_D, 0), 250));
-    assert_true(near_to(product_rate(&x, OP_GROUPED_W, OVERWRITE), 200));
-    assert_true(near_to(product_rate(&x, OP_GROUPED_W, 0), 150));
+    assert_true(near_to(gemm_rate(&x, OP_GEMM, 0), 600));
+    assert_true(near_to(gemm_rate(&x, OP_GEMM_D, 0), 500));
+    assert_true(near_to(gemm_rate(&x, OP_GEMM_W, OVERWRITE), 400));
+    assert_true(near_to(gemm_rate(&x, OP_GEMM_W, 0), 300));
+    assert_true(near_to(gemm_rate(&x, OP_GROUPED, 0), 300));
+    assert_true(near_to(gemm_rate(&x, OP_GROUPED_D, 0), 250));
+    assert_true(near_to(gemm_rate(&x, OP_GROUPED_W, OVERWRITE), 200));
+    assert_true(near_to(gemm_rate(&x, OP_GROUPED_W, 0), 150));
     assert_true(near_to(norm_seconds(&x, OP_ADD, 3e9), 1e-3)); /* as the mix */
     assert_true(near_to(norm_seconds(&x, OP_NORM, 3e9), 2e-3));
     assert_true(near_to(attention_rate(&x, OP_ATTN, 128), 500));
@@ -354,7 +354,7 @@ static void prices_follow_the_file(void **state)
     folder_close(&f);
 }
 
-/* The gradient norm is a pass over all gradients, optimizer or not; zeros are for what no product
+/* The gradient norm is a pass over all gradients, optimizer or not; zeros are for what no GEMM
  * writes. */
 static void the_update_is_priced_by_its_operations(void **state)
 {

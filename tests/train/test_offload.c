@@ -4,18 +4,18 @@
 
 #include "train/bits_testing.h"
 
-#define M         "model."
-#define TP2       M "tensor_model_parallel_size=2 "
-#define CP2       M "context_parallel_size=2 "
-#define PP2       M "pipeline_model_parallel_size=2 "
-#define VPP2      M "virtual_pipeline_model_parallel_size=2 "
-#define EP2       M "expert_model_parallel_size=2 "
-#define ETP1      M "expert_tensor_parallel_size=1 "
-#define A2A       M "moe_token_dispatcher_type=alltoall "
-#define HYBRID    M "moe_token_dispatcher_type=flex " M "moe_flex_dispatcher_backend=hybridep "
-#define EP_BESIDE "comm_overlap.overlap_moe_expert_parallel_comm=true "
-#define DELAYED   "comm_overlap.delay_wgrad_compute=true "
-#define P2P       "comm_overlap.overlap_p2p_comm=true comm_overlap.batch_p2p_comm=false "
+#define M             "model."
+#define TP2           M "tensor_model_parallel_size=2 "
+#define CP2           M "context_parallel_size=2 "
+#define PP2           M "pipeline_model_parallel_size=2 "
+#define VPP2          M "virtual_pipeline_model_parallel_size=2 "
+#define EP2           M "expert_model_parallel_size=2 "
+#define ETP1          M "expert_tensor_parallel_size=1 "
+#define A2A           M "moe_token_dispatcher_type=alltoall "
+#define HYBRID        M "moe_token_dispatcher_type=flex " M "moe_flex_dispatcher_backend=hybridep "
+#define EP_ASYNC "comm_overlap.overlap_moe_expert_parallel_comm=true "
+#define DELAYED       "comm_overlap.delay_wgrad_compute=true "
+#define P2P           "comm_overlap.overlap_p2p_comm=true comm_overlap.batch_p2p_comm=false "
 #define SOME                                                                                       \
     M "recompute_granularity=selective " M "recompute_modules=[core_attn,layernorm,moe_act] "
 #define FULL                                                                                       \
@@ -35,11 +35,11 @@
 static const char *const layouts[] = {
     "cluster.n_gpus=1 ",
     EP2 A2A "cluster.n_gpus=2 ",
-    EP2 A2A EP_BESIDE "cluster.n_gpus=2 ",
+    EP2 A2A EP_ASYNC "cluster.n_gpus=2 ",
     PP2 VPP2 EP2 A2A "cluster.n_gpus=4 ",
     PP2 VPP2 EP2 A2A P2P "cluster.n_gpus=4 ",
-    PP2 VPP2 EP2 A2A EP_BESIDE "cluster.n_gpus=4 ",
-    PP2 VPP2 EP2 A2A EP_BESIDE DELAYED SOME "cluster.n_gpus=4 ",
+    PP2 VPP2 EP2 A2A EP_ASYNC "cluster.n_gpus=4 ",
+    PP2 VPP2 EP2 A2A EP_ASYNC DELAYED SOME "cluster.n_gpus=4 ",
     PP2 EP2 HYBRID P2P SOME "cluster.n_gpus=4 ",
     TP2 CP2 EP2 ETP1 A2A "cluster.n_gpus=4 ",
     TP2 EP2 ETP1 A2A FULL "cluster.n_gpus=2 ",

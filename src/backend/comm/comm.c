@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "backend/comm/board.h"
+#include "backend/comm/shm.h"
 #include "backend/comm/state.h"
 
 enum { SUM_BYTES = 1 << 16 };
@@ -38,13 +38,13 @@ status comm_open_threads(comm **out, int n, error *err)
     if (n < 1 || n > 4096)
         return error_set(err, ERR_INPUT, "%d ranks as threads: the number must be from 1 to 4096",
                          n);
-    seat **seats = calloc((size_t)n, sizeof *seats);
-    if (!seats || !board_open(seats, n)) {
-        free(seats);
+    shm_slot **shm_slots = calloc((size_t)n, sizeof *shm_slots);
+    if (!shm_slots || !shm_transport_open(shm_slots, n)) {
+        free(shm_slots);
         return error_set(err, ERR_MACHINE, "no memory for %d ranks as threads", n);
     }
-    for (int i = 0; i < n; i++) out[i] = comm_make(&board_backend, seats[i], i, n);
-    free(seats);
+    for (int i = 0; i < n; i++) out[i] = comm_make(&shm_backend, shm_slots[i], i, n);
+    free(shm_slots);
     return OK;
 }
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/object.h"
-#include "backend/comm/board.h"
+#include "backend/comm/shm.h"
 #include "backend/comm/state.h"
 
 /* 0: not said, or one alone. */
@@ -63,7 +63,7 @@ status comm_open_mpi(comm **out, error *err)
 {
     mpi_open_function open_mpi;
     mpi_entry entry;
-    seat *alone;
+    shm_slot *alone;
     double timeout;
     status st = load(&open_mpi, err);
     if (!st) st = comm_timeout(MPI_SECONDS, &timeout, err);
@@ -73,10 +73,11 @@ status comm_open_mpi(comm **out, error *err)
     st = open_mpi(MPI_ENTRY_VERSION, sizeof(message), &entry, err);
     watch_call(NULL, 0);
     if (st) return st;
-    if (!board_open(&alone, 1)) return error_set(err, ERR_MACHINE, "no memory for messages");
-    board_rename(alone, entry.rank, entry.size);
+    if (!shm_transport_open(&alone, 1))
+        return error_set(err, ERR_MACHINE, "no memory for messages");
+    shm_transport_rename(alone, entry.rank, entry.size);
     comm *c = comm_make(entry.table, entry.state, entry.rank, entry.size);
-    c->alone = (plane){&board_backend, alone};
+    c->alone = (plane){&shm_backend, alone};
     c->local = entry.local;
     watch_signals(c);
     *out = c;

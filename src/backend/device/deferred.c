@@ -39,7 +39,7 @@ static status open_deferred(device *d, const char *words, error *err)
     host_device *h = s ? NULL : d->state;
     if (h && grows >= 0) {
         h->grows = grows;
-        h->beside = 512 << 20;
+        h->outside_arena = 512 << 20;
     }
     return s;
 }

@@ -90,7 +90,7 @@ typedef struct device_table {
 
     /* Bytes in use on the device that are of no space: context, code and libraries of this process,
      * and what other processes have. -1: the device does not know. */
-    int64_t (*beside)(device *d);
+    int64_t (*outside_arena)(device *d);
 
     /* The pointer that kernels and messages get. Valid until the space is taken again. */
     void *(*pointer)(const device *d, device_address at);
@@ -178,9 +178,9 @@ typedef struct device_table {
     /* D5. */
     void (*settle)(device *d);
 
-    /* Products for which a library chose an algorithm since the device was opened, at most `room`;
+    /* GEMMs for which a library chose an algorithm since the device was opened, at most `room`;
      * returns how many there are. NULL: the device has no such library. */
-    int (*products)(const device *d, lt_use *list, int room);
+    int (*gemms)(const device *d, lt_use *list, int room);
 } device_table;
 
 /* Where in the program operations stand that are put next: for people. */

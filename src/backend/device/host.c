@@ -40,11 +40,11 @@ status host_take(device *d, device_space s, int64_t bytes, error *err)
     return OK;
 }
 
-int64_t host_beside(device *d)
+int64_t host_outside_arena(device *d)
 {
     host_device *h = d->state;
-    if (h->beside >= 0) h->beside += h->grows;
-    return h->beside;
+    if (h->outside_arena >= 0) h->outside_arena += h->grows;
+    return h->outside_arena;
 }
 
 void *host_pointer(const device *d, device_address at)
@@ -248,7 +248,7 @@ status host_open(device *d, bool late, uint64_t seed, int deaf, error *err)
     h->late = late;
     h->random = seed;
     h->deaf = deaf;
-    h->beside = -1;
+    h->outside_arena = -1;
     d->state = h;
     d->runs_ahead = late;
     status s = queues_open(h, err);

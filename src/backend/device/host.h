@@ -56,9 +56,9 @@ typedef struct host_device {
     int64_t moves;   /* tasks that were started or ended, of any stream: has anything happened? */
     bool late;       /* the compute stream is a queue, too, and queues run when they must */
     int64_t grows;   /* what a question for bytes beside the spaces adds to them, for tests */
-    int64_t beside;  /* -1: not known */
-    int deaf;        /* a stream whose waits are ignored, or -1: a fault, for tests */
-    uint64_t random; /* late: the state of the generator .. */
+    int64_t outside_arena;  /* -1: not known */
+    int deaf;               /* a stream whose waits are ignored, or -1: a fault, for tests */
+    uint64_t random;        /* late: the state of the generator .. */
     int turn[STREAM_COUNT]; /* .. and which streams go first */
     host_graph *graphs;     /* [n_graphs] */
     int n_graphs;
@@ -97,7 +97,7 @@ void queues_finish(device *d);
 status host_open(device *d, bool late, uint64_t seed, int deaf, error *err);
 void host_close(device *d);
 status host_take(device *d, device_space s, int64_t bytes, error *err);
-int64_t host_beside(device *d);
+int64_t host_outside_arena(device *d);
 void *host_pointer(const device *d, device_address at);
 
 status host_events(device *d, int n, error *err);
@@ -130,13 +130,14 @@ void host_differ(device *d, device_address at, int byte, int64_t bytes, unsigned
 /* What the tables of both have in common: all but name and opening. */
 #define HOST_DEVICE                                                                                \
     .close = host_close, .rows = kernels_cpu, .target = target_row_cpu, .take = host_take,         \
-    .beside = host_beside, .pointer = host_pointer, .map = host_pointer, .read = host_read,        \
-    .write = host_write, .fill = host_fill, .differ = host_differ, .copy = host_copy,              \
-    .events = host_events, .record = host_record, .wait = host_wait, .wait_here = host_wait_here,  \
-    .is_complete = host_is_complete, .launch = host_launch, .message = host_message,               \
-    .graphs = host_graphs, .capture = host_capture, .captured = host_captured,                     \
-    .replay = host_replay, .stamps = host_stamps, .stamp_origin = host_stamp_origin,               \
-    .stamp = host_stamp_put, .stamp_read = host_stamp_read, .stamp_passed = host_stamp_passed,     \
-    .look = host_look, .sync = queues_finish, .settle = queues_begin_all
+    .outside_arena = host_outside_arena, .pointer = host_pointer, .map = host_pointer,             \
+    .read = host_read, .write = host_write, .fill = host_fill, .differ = host_differ,              \
+    .copy = host_copy, .events = host_events, .record = host_record, .wait = host_wait,            \
+    .wait_here = host_wait_here, .is_complete = host_is_complete, .launch = host_launch,           \
+    .message = host_message, .graphs = host_graphs, .capture = host_capture,                       \
+    .captured = host_captured, .replay = host_replay, .stamps = host_stamps,                       \
+    .stamp_origin = host_stamp_origin, .stamp = host_stamp_put, .stamp_read = host_stamp_read,     \
+    .stamp_passed = host_stamp_passed, .look = host_look, .sync = queues_finish,                   \
+    .settle = queues_begin_all
 
 #endif

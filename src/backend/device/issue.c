@@ -8,7 +8,7 @@
 #include <time.h>
 
 #include "backend/device/log.h"
-#include "backend/device/meeting.h"
+#include "backend/device/rendezvous.h"
 
 typedef enum entry_kind {
     ENTRY_WAIT,
@@ -49,7 +49,7 @@ enum { QUEUE = 1024 };
 typedef struct stream_queue {
     entry *ring;
     int64_t issued, put;
-    meeting meeting;
+    rendezvous rendezvous;
 } stream_queue;
 
 struct issue {
@@ -73,8 +73,8 @@ status issue_open(device *d, const issue_hooks *h, const device_calls *calls, er
     bool there = q != NULL;
     for (int s = 0; there && s < STREAM_COUNT; s++) {
         q->queues[s].ring = calloc(QUEUE, sizeof(entry));
-        q->queues[s].meeting.all = calloc(PEERS_MAX, sizeof(note));
-        there = q->queues[s].ring && q->queues[s].meeting.all;
+        q->queues[s].rendezvous.all = calloc(PEERS_MAX, sizeof(note));
+        there = q->queues[s].ring && q->queues[s].rendezvous.all;
     }
     if (!there) {
         issue_close(d);
@@ -103,7 +103,7 @@ void issue_close(device *d)
     if (!q) return;
     for (int s = 0; s < STREAM_COUNT; s++) {
         free(q->queues[s].ring);
-        free(q->queues[s].meeting.all);
+        free(q->queues[s].rendezvous.all);
     }
     free_events(q);
     free(q);
@@ -168,8 +168,8 @@ static bool is_issued(const issue *q, record_at r)
 static bool issue_message_entry(device *d, op_stream s, entry *e)
 {
     issue *q = d->issue;
-    meeting_op x = {e->call.o, e->in, e->out, e->number};
-    return meeting_step(d, q->hooks, q->calls, &q->queues[s].meeting, s, &x);
+    rendezvous_op x = {e->call.o, e->in, e->out, e->number};
+    return rendezvous_step(d, q->hooks, q->calls, &q->queues[s].rendezvous, s, &x);
 }
 
 /* True: it has been. */
@@ -234,10 +234,10 @@ static void rest(device *d)
     for (int s = 0; s < STREAM_COUNT; s++) {
         const stream_queue *l = &q->queues[s];
         if (l->issued == l->put || l->ring[l->issued % QUEUE].kind != ENTRY_MESSAGE) continue;
-        if (meeting_looks(&l->meeting))
+        if (rendezvous_looks(&l->rendezvous))
             looks++;
         else
-            requests[n++] = l->meeting.request;
+            requests[n++] = l->rendezvous.request;
     }
     if (looks && q->looked++ < SOON) /* a sleep takes far longer than counts on their way */
         sched_yield();

@@ -2,7 +2,7 @@
  * algorithm each one uses, who chose it (the run, `bench` or the heuristic), and what tuning
  * gained.
  *
- * The header is C and knows nothing of CUDA; devices hand such lists on (device.h, products). */
+ * The header is C and knows nothing of CUDA; devices hand such lists on (device.h, GEMMs). */
 #ifndef BACKEND_KERNELS_LT_USE_H
 #define BACKEND_KERNELS_LT_USE_H
 

@@ -14,10 +14,10 @@ void attention_rotate(builder *b, int phase, int x, turn t)
     o->flags = pairs ? INTERLEAVED : 0;
 }
 
-static product projection(const builder *b, int64_t width)
+static gemm projection(const builder *b, int64_t width)
 {
-    return (product){"attention.proj", SA "linear_proj.weight", SA "linear_proj.bias",
-                     b->s->m.hidden, width};
+    return (gemm){"attention.proj", SA "linear_proj.weight", SA "linear_proj.bias", b->s->m.hidden,
+                  width};
 }
 
 void attention_forward(builder *b, attention_bufs *t, int x, int h)
@@ -45,7 +45,7 @@ void attention_forward(builder *b, attention_bufs *t, int x, int h)
                DIM(b->Tc, width, width));
     }
     int y = seg_temp(b, "attention.out", b->T * H);
-    product proj = projection(b, width);
+    gemm proj = projection(b, width);
     row_forward(b, &proj, t->gated, y);
     seg_op(b, SEG_FORWARD, OP_ADD, "attention.residual", IN(x, y), OUT(h), DIM(b->T * H));
 }
@@ -58,7 +58,7 @@ void attention_backward(builder *b, const attention_bufs *t, int dh)
     b->module = MODULE_ATTENTION;
     b->node = NODE_ATTN;
     int dout = seg_temp(b, "attention.do", b->Tc * width), dgate = NONE;
-    product proj = projection(b, width);
+    gemm proj = projection(b, width);
     row_backward(b, &proj, dh, t->gated, dout);
     if (m->output_gate) {
         dgate = seg_temp(b, "dgate", b->Tc * width);

@@ -73,7 +73,7 @@ qkv_set blocks_backward(builder *b, const core_bufs *c, int dout);
  * rank's heads only. */
 void latent_forward(builder *b, const attention_bufs *t);
 qkv_set latent_backward(builder *b, const attention_bufs *t, int dout);
-product mla_kv_up(const builder *b);
+gemm mla_kv_up(const builder *b);
 /* The rotated part of the keys of all Tc tokens, into out[Tc][Dr]. */
 void mla_rotated_keys(builder *b, int phase, const attention_bufs *t, int out);
 

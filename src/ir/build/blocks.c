@@ -70,7 +70,7 @@ static void add_block(builder *b, const core_bufs *c, int64_t h, pair kv)
 {
     op *o =
         core_block(b, SEG_FORWARD, c, core_owner(c, h), IN(c->q, kv.k, kv.v), OUT(c->o, c->lse));
-    if (h) o->flags |= ADD_TO;
+    if (h) o->flags |= ACCUMULATE;
 }
 
 /* Gradients of a block: by the queries, added up in dq, and by its keys and values. */
@@ -79,7 +79,7 @@ static void add_block_gradient(builder *b, const core_bufs *c, int64_t h, pair k
 {
     op *o = core_block(b, SEG_BACKWARD, c, core_owner(c, h),
                        IN(dout, c->q, kv.k, kv.v, c->o, c->lse), OUT(d.q, d.k, d.v));
-    if (h) o->flags |= ADD_TO;
+    if (h) o->flags |= ACCUMULATE;
 }
 
 /* ---- the ring */

@@ -40,22 +40,22 @@ void act_forward(builder *b, const char *name, const int *in, const int *out, in
 void act_backward(builder *b, const char *name, const int *in, const int *out, int64_t rows,
                   int64_t width);
 
-typedef struct product {
+typedef struct gemm {
     const char *name, *weight, *bias; /* bias NULL: none */
     int64_t n, k;                     /* outputs and inputs on this rank */
-} product;
+} gemm;
 
 /* y[rows][n] = x[rows][k] W^T (+ bias). */
-void linear_forward(builder *b, const product *p, int64_t rows, int x, int y);
+void linear_forward(builder *b, const gemm *p, int64_t rows, int x, int y);
 
 /* dx (NONE: not wanted), added to or written, and the weight's gradients. */
 typedef struct linear_grads {
     int dy, x, dx;
     bool add;
 } linear_grads;
-void linear_backward(builder *b, const product *p, int64_t rows, linear_grads g);
+void linear_backward(builder *b, const gemm *p, int64_t rows, linear_grads g);
 
-/* ---- products that are cut over TP
+/* ---- GEMMs that are cut over TP
  *
  * Between modules a TP rank holds T of the CP rank's Tc tokens. */
 
@@ -67,19 +67,19 @@ op *gather_into(builder *b, int phase, const char *name, int x, int out, int64_t
 void scatter_tokens(builder *b, int phase, const char *name, int partial, int out, int64_t width);
 
 /* Outputs are cut: x [T][k] -> y [Tc][n]. Backward gathers x again; dx [T][k] may be NONE. */
-void column_forward(builder *b, const product *p, int x, int y);
-void column_backward(builder *b, const product *p, int dy, int x, int dx, bool add);
+void column_forward(builder *b, const gemm *p, int x, int y);
+void column_backward(builder *b, const gemm *p, int dy, int x, int dx, bool add);
 /* Inputs are cut: x [Tc][k] -> y [T][n]; the bias is whole. Backward gathers dy [T][n]. */
-void row_forward(builder *b, const product *p, int x, int y);
-void row_backward(builder *b, const product *p, int dy, int x, int dx);
+void row_forward(builder *b, const gemm *p, int x, int y);
+void row_backward(builder *b, const gemm *p, int dy, int x, int dx);
 
 /* The same block by block beside the messages: tp_comm_overlap (without a row's bias). */
-void overlap_column_forward(builder *b, const product *p, int x, int y);
-void overlap_column_backward(builder *b, const product *p, int dy, int x, int dx, bool add);
-void overlap_row_forward(builder *b, const product *p, int x, int y);
-void overlap_row_backward(builder *b, const product *p, int dy, int x, int dx);
+void overlap_column_forward(builder *b, const gemm *p, int x, int y);
+void overlap_column_backward(builder *b, const gemm *p, int dy, int x, int dx, bool add);
+void overlap_row_forward(builder *b, const gemm *p, int x, int y);
+void overlap_row_backward(builder *b, const gemm *p, int dy, int x, int dx);
 /* The same with blocks of the data's gradient alone: the weight's is made of all of dy. */
-void overlap_row_backward_gathered(builder *b, const product *p, int dy, int x, int dx);
+void overlap_row_backward_gathered(builder *b, const gemm *p, int dy, int x, int dx);
 
 /* Copies n elements from one place to another. */
 typedef struct slice {

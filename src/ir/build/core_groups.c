@@ -100,7 +100,7 @@ static void add_sinks(builder *b, const core_bufs *c, int sums)
     if (sums == NONE) return;
     int all = core_sinks_gradient(b, c);
     op *o = move_flat(b, SEG_BACKWARD, "attention.sinks", (slice){sums, 0}, (slice){all, 0}, c->n);
-    o->flags = ADD_TO;
+    o->flags = ACCUMULATE;
     o->phase = PHASE_WGRAD;
     core_sinks_give(b, c, all);
 }

@@ -39,16 +39,16 @@ static gdn_sizes sizes_of(const builder *b)
     return z;
 }
 
-static product in_proj(const builder *b)
+static gemm in_proj(const builder *b)
 {
     gdn_sizes z = sizes_of(b);
-    return (product){"linear.in", SA "in_proj.weight", NULL, z.in * z.parts, z.H};
+    return (gemm){"linear.in", SA "in_proj.weight", NULL, z.in * z.parts, z.H};
 }
 
-static product out_proj(const builder *b)
+static gemm out_proj(const builder *b)
 {
     gdn_sizes z = sizes_of(b);
-    return (product){"linear.proj", SA "out_proj.weight", NULL, z.H, z.z * z.parts};
+    return (gemm){"linear.proj", SA "out_proj.weight", NULL, z.H, z.z * z.parts};
 }
 
 /* ---- exchange of tokens and heads */
@@ -171,7 +171,7 @@ static void norm_out_forward(builder *b, gdn_bufs *t)
 void gdn_forward(builder *b, gdn_bufs *t, int x, int h)
 {
     gdn_sizes z = sizes_of(b);
-    product first = in_proj(b), last = out_proj(b);
+    gemm first = in_proj(b), last = out_proj(b);
     b->module = MODULE_LINEAR;
     b->node = NODE_ATTN;
     t->norm =
@@ -239,7 +239,7 @@ static void conv_backward(builder *b, const gdn_bufs *t, int dconv, int dqkv)
 void gdn_backward(builder *b, const gdn_bufs *t, int dh)
 {
     gdn_sizes z = sizes_of(b);
-    product first = in_proj(b), last = out_proj(b);
+    gemm first = in_proj(b), last = out_proj(b);
     b->module = MODULE_LINEAR;
     b->node = NODE_ATTN;
     int dn = seg_temp(b, "linear.dnormed", b->Tc * last.k),

@@ -1,12 +1,12 @@
-/* gqa.c - queries, keys and values of grouped-query attention, from one product.
+/* gqa.c - queries, keys and values of grouped-query attention, from one GEMM.
  *
- * TP cuts whole groups. With fewer groups than TP ranks it cuts the rows of the product evenly, as
+ * TP cuts whole groups. With fewer groups than TP ranks it cuts the rows of the GEMM evenly, as
  * Megatron does: its output is gathered, and each rank takes its own queries and its group's key
  * and value; in backward everybody's gradients of all columns are summed and scattered. */
 #include "ir/build/attention.h"
 
 typedef struct gqa_sizes {
-    int64_t n, g, d, row; /* heads of this rank; columns of its part of the product */
+    int64_t n, g, d, row; /* heads of this rank; columns of its part of the GEMM */
 } gqa_sizes;
 
 static gqa_sizes sizes_of(const builder *b)
@@ -17,10 +17,10 @@ static gqa_sizes sizes_of(const builder *b)
     return (gqa_sizes){z.n, z.g, z.d, columns / b->s->lay.tp};
 }
 
-static product product_of(const builder *b)
+static gemm gemm_of(const builder *b)
 {
-    return (product){"qkv", SA "linear_qkv.weight", SA "linear_qkv.bias", sizes_of(b).row,
-                     b->s->m.hidden};
+    return (gemm){"qkv", SA "linear_qkv.weight", SA "linear_qkv.bias", sizes_of(b).row,
+                  b->s->m.hidden};
 }
 
 /* ---- fewer groups than TP ranks */
@@ -134,7 +134,7 @@ void gqa_forward(builder *b, attention_bufs *t)
     const model *m = &b->s->m;
     gqa_sizes z = sizes_of(b);
     int64_t queries = b->Tc * z.n * z.d, keys = b->Tc * z.g * z.d;
-    product p = product_of(b);
+    gemm p = gemm_of(b);
     int qkv = seg_temp(b, "qkv", b->Tc * z.row);
     column_forward(b, &p, t->norm.y, qkv);
     t->q = m->qk_norm ? seg_saved(b, "q before norm", queries, 0) : kept(b, t, "q", queries);
@@ -165,7 +165,7 @@ void gqa_backward(builder *b, const attention_bufs *t, qkv_set d, int dgate, int
         norm_heads_backward(b, &t->q_norm, normed.q, d.q);
         norm_heads_backward(b, &t->k_norm, normed.k, d.k);
     }
-    product p = product_of(b);
+    gemm p = gemm_of(b);
     int dqkv = seg_temp(b, "dqkv", b->Tc * z.row);
     join_heads(b, d, dgate, dqkv);
     column_backward(b, &p, dqkv, t->norm.y, dxn, false);

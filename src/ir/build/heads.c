@@ -131,7 +131,7 @@ void part_give(builder *b, const weight_part *w, int dw)
     for (int i = 0; i < 3 && w->width[i]; at += w->width[i++]) {
         op *o = move_flat(b, SEG_BACKWARD, w->name, (slice){dw, at},
                           (slice){whole, at * P + place * w->width[i]}, w->width[i]);
-        o->flags = ADD_TO;
+        o->flags = ACCUMULATE;
         o->phase = PHASE_WGRAD;
     }
 }

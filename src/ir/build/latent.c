@@ -33,13 +33,13 @@ static qkv_set expand(builder *b, int phase, const attention_bufs *t, int both)
     const model *m = &b->s->m;
     const core_bufs *c = &t->core;
     latent_sizes z = sizes_of(b);
-    product up = mla_kv_up(b);
+    gemm up = mla_kv_up(b);
     int kv = seg_temp(b, "kv", b->Tc * up.n);
     qkv_set e = {.q = c->q,
                  .k = seg_temp(b, "k", b->Tc * c->n * c->d),
                  .v = seg_temp(b, "v", b->Tc * c->n * c->dv)};
-    product_forward(b, phase, &up, (expert_shape){0},
-                    (product_ends){b->Tc, seg_view(b, both, 0, z.latent), kv});
+    gemm_forward(b, phase, &up, (expert_shape){0},
+                 (gemm_ends){b->Tc, seg_view(b, both, 0, z.latent), kv});
     seg_op(b, phase, OP_MLA_KV_JOIN, "kv.join", IN(kv, seg_view(b, both, z.latent, z.rope)),
            OUT(e.k, e.v), DIM(b->Tc, c->n, m->qk_dim, m->qk_rope_dim, m->v_dim));
     return e;
@@ -55,7 +55,7 @@ void latent_forward(builder *b, const attention_bufs *t)
         qkv_set e = expand(b, SEG_FORWARD, t, both);
         op *o =
             core_block(b, SEG_FORWARD, c, core_owner(c, h), IN(e.q, e.k, e.v), OUT(c->o, c->lse));
-        if (h) o->flags |= ADD_TO;
+        if (h) o->flags |= ACCUMULATE;
         both = next;
     }
 }
@@ -66,7 +66,7 @@ static int contract(builder *b, const attention_bufs *t, int both, qkv_set d)
     const model *m = &b->s->m;
     const core_bufs *c = &t->core;
     latent_sizes z = sizes_of(b);
-    product up = mla_kv_up(b);
+    gemm up = mla_kv_up(b);
     int dkv = seg_temp(b, "dkv", b->Tc * up.n), sum = seg_temp(b, "dlatent and rope", z.both);
     seg_op(b, SEG_BACKWARD, OP_MLA_KV_JOIN_D, "kv.join", IN(d.k, d.v),
            OUT(dkv, seg_view(b, sum, z.latent, z.rope)),
@@ -91,7 +91,7 @@ qkv_set latent_backward(builder *b, const attention_bufs *t, int dout)
         d.v = seg_temp(b, "dv", b->Tc * c->n * c->dv);
         op *o = core_block(b, SEG_BACKWARD, c, core_owner(c, h),
                            IN(dout, e.q, e.k, e.v, c->o, c->lse), OUT(d.q, d.k, d.v));
-        if (h) o->flags |= ADD_TO;
+        if (h) o->flags |= ACCUMULATE;
         sum = contract(b, t, both, d);
         if (h)
             seg_op(b, SEG_BACKWARD, OP_ADD, "attention.ring", IN(sum, so_far), OUT(sum),

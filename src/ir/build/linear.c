@@ -6,34 +6,34 @@
 #include "ir/build/quant.h"
 #include "config/target.h"
 
-void linear_forward(builder *b, const product *p, int64_t rows, int x, int y)
+void linear_forward(builder *b, const gemm *p, int64_t rows, int x, int y)
 {
-    product_forward(b, SEG_FORWARD, p, (expert_shape){0}, (product_ends){rows, x, y});
+    gemm_forward(b, SEG_FORWARD, p, (expert_shape){0}, (gemm_ends){rows, x, y});
     int with = p->bias ? seg_weight(b, p->bias) : NONE;
     if (with != NONE) seg_op(b, SEG_FORWARD, OP_BIAS, p->name, IN(with), OUT(y), DIM(rows, p->n));
 }
 
-static void bias_backward(builder *b, const product *p, int64_t rows, int dy)
+static void bias_backward(builder *b, const gemm *p, int64_t rows, int dy)
 {
     int with = p->bias ? seg_gradient(b, p->bias) : NONE;
     if (with != NONE)
         seg_op(b, SEG_BACKWARD, OP_BIAS_W, p->name, IN(dy), OUT(with), DIM(rows, p->n));
 }
 
-void linear_backward(builder *b, const product *p, int64_t rows, linear_grads g)
+void linear_backward(builder *b, const gemm *p, int64_t rows, linear_grads g)
 {
     const expert_shape all = {0};
     unsigned wanted = FOR_WEIGHT | (g.dx != NONE ? FOR_DATA : 0);
-    product_dy d = product_gradient(b, p, all, rows, g.dy, wanted);
-    if (g.dx != NONE) product_data(b, p, all, rows, &d, g.dx)->flags = g.add ? ADD_TO : 0;
-    product_weight(b, p, all, rows, &d, g.x);
+    gemm_dy d = gemm_gradient(b, p, all, rows, g.dy, wanted);
+    if (g.dx != NONE) gemm_data(b, p, all, rows, &d, g.dx)->flags = g.add ? ACCUMULATE : 0;
+    gemm_weight(b, p, all, rows, &d, g.x);
     bias_backward(b, p, rows, g.dy);
 }
 
 /* Its bias is added by itself, where the sum over TP is there. */
-static product without_bias(const product *p)
+static gemm without_bias(const gemm *p)
 {
-    product q = *p;
+    gemm q = *p;
     q.bias = NULL;
     return q;
 }
@@ -60,8 +60,8 @@ void scatter_tokens(builder *b, int phase, const char *name, int partial, int ou
     seg_comm(b, phase, OP_REDUCE_SCATTER, name, GROUP_TP, IN(partial), OUT(out), DIM(b->T * width));
 }
 
-/* Everybody's output gradient as products take it: Transformer Engine casts first, then gathers. */
-static int gather_gradient(builder *b, const product *p, int dy)
+/* Everybody's output gradient as GEMMs take it: Transformer Engine casts first, then gathers. */
+static int gather_gradient(builder *b, const gemm *p, int dy)
 {
     int whole = seg_temp_as(b, p->name, b->Tc * p->n, b->types.stored);
     gather_into(b, SEG_BACKWARD, p->name, dy, whole, p->n)->type = b->types.stored;
@@ -75,15 +75,15 @@ static bool by_blocks(const builder *b)
            target_overlaps_tp(r);
 }
 
-/* Transformer Engine cuts only what waits for a gather or ends in a scatter: forward products and
- * the data gradient of a row-parallel one. Beside its other backward products whole collectives
+/* Transformer Engine cuts only what waits for a gather or ends in a scatter: forward GEMMs and
+ * the data gradient of a row-parallel one. Beside its other backward GEMMs whole collectives
  * run, as they do without overlap. */
 static bool cuts_all(const builder *b)
 {
     return target_of(&b->s->r) == TARGET_MOEFOLD;
 }
 
-void column_forward(builder *b, const product *p, int x, int y)
+void column_forward(builder *b, const gemm *p, int x, int y)
 {
     if (by_blocks(b)) {
         overlap_column_forward(b, p, x, y);
@@ -93,26 +93,26 @@ void column_forward(builder *b, const product *p, int x, int y)
     linear_forward(b, p, b->Tc, whole, y);
 }
 
-/* The gather runs beside the product for dx, the scatter beside the one for the weight. */
-static void column_backward_cut(builder *b, const product *p, int dy, int x, int dx, bool add)
+/* The gather runs beside the GEMM for dx, the scatter beside the one for the weight. */
+static void column_backward_cut(builder *b, const gemm *p, int dy, int x, int dx, bool add)
 {
     const expert_shape all = {0};
     int whole = gather_tokens(b, SEG_BACKWARD, p->name, x, p->k), sum = dx;
     unsigned wanted = FOR_WEIGHT | (dx != NONE ? FOR_DATA : 0);
-    product_dy d = product_gradient(b, p, all, b->Tc, dy, wanted);
+    gemm_dy d = gemm_gradient(b, p, all, b->Tc, dy, wanted);
     if (dx != NONE) {
         int partial = seg_temp(b, p->name, b->Tc * p->k);
         if (add) sum = seg_temp(b, p->name, b->T * p->k);
-        product_data(b, p, all, b->Tc, &d, partial);
+        gemm_data(b, p, all, b->Tc, &d, partial);
         scatter_tokens(b, SEG_BACKWARD, p->name, partial, sum, p->k);
     }
-    product_weight(b, p, all, b->Tc, &d, whole);
+    gemm_weight(b, p, all, b->Tc, &d, whole);
     bias_backward(b, p, b->Tc, dy);
     if (dx != NONE && add)
         seg_op(b, SEG_BACKWARD, OP_ADD, p->name, IN(dx, sum), OUT(dx), DIM(b->T * p->k));
 }
 
-void column_backward(builder *b, const product *p, int dy, int x, int dx, bool add)
+void column_backward(builder *b, const gemm *p, int dy, int x, int dx, bool add)
 {
     if (b->s->lay.tp == 1)
         linear_backward(b, p, b->Tc, (linear_grads){dy, x, dx, add});
@@ -122,7 +122,7 @@ void column_backward(builder *b, const product *p, int dy, int x, int dx, bool a
         column_backward_cut(b, p, dy, x, dx, add);
 }
 
-void row_forward(builder *b, const product *p, int x, int y)
+void row_forward(builder *b, const gemm *p, int x, int y)
 {
     if (b->s->lay.tp == 1) {
         linear_forward(b, p, b->Tc, x, y);
@@ -131,7 +131,7 @@ void row_forward(builder *b, const product *p, int x, int y)
     if (by_blocks(b)) {
         overlap_row_forward(b, p, x, y);
     } else {
-        const product bare = without_bias(p);
+        const gemm bare = without_bias(p);
         int partial = seg_temp(b, p->name, b->Tc * p->n);
         linear_forward(b, &bare, b->Tc, x, partial);
         scatter_tokens(b, SEG_FORWARD, p->name, partial, y, p->n);
@@ -140,7 +140,7 @@ void row_forward(builder *b, const product *p, int x, int y)
     if (bias != NONE) seg_op(b, SEG_FORWARD, OP_BIAS, p->name, IN(bias), OUT(y), DIM(b->T, p->n));
 }
 
-void row_backward(builder *b, const product *p, int dy, int x, int dx)
+void row_backward(builder *b, const gemm *p, int dy, int x, int dx)
 {
     if (b->s->lay.tp == 1) {
         linear_backward(b, p, b->Tc, (linear_grads){dy, x, dx, false});
@@ -151,7 +151,7 @@ void row_backward(builder *b, const product *p, int dy, int x, int dx)
     } else if (by_blocks(b)) {
         overlap_row_backward_gathered(b, p, dy, x, dx);
     } else {
-        const product bare = without_bias(p);
+        const gemm bare = without_bias(p);
         int whole = gather_gradient(b, p, dy);
         linear_backward(b, &bare, b->Tc, (linear_grads){whole, x, dx, false});
     }

@@ -4,29 +4,29 @@
 enum { TAG_FORWARD, TAG_BACKWARD, TURNS_LEAST = 2 };
 
 /* Numbers do not depend on whether there are one or two turns. */
-static int room_of(int turns)
+static int room_of(int ring_depth)
 {
-    return turns > TURNS_LEAST ? turns : TURNS_LEAST;
+    return ring_depth > TURNS_LEAST ? ring_depth : TURNS_LEAST;
 }
 
-int event_of_message(message_event e, int turn, int turns)
+int event_of_message(message_event e, int turn, int ring_depth)
 {
-    return 1 + (int)e * room_of(turns) + turn;
+    return 1 + (int)e * room_of(ring_depth) + turn;
 }
 
-int event_of_reduce(int bucket_id, int turns)
+int event_of_reduce(int bucket_id, int ring_depth)
 {
-    return 1 + MESSAGE_EVENTS * room_of(turns) + 2 * bucket_id;
+    return 1 + MESSAGE_EVENTS * room_of(ring_depth) + 2 * bucket_id;
 }
 
-int event_of_gather(int bucket_id, int turns)
+int event_of_gather(int bucket_id, int ring_depth)
 {
-    return event_of_reduce(bucket_id, turns) + 1;
+    return event_of_reduce(bucket_id, ring_depth) + 1;
 }
 
-int events_of_program(int n_buckets, int turns)
+int events_of_program(int n_buckets, int ring_depth)
 {
-    return MESSAGE_EVENTS * room_of(turns) + 2 * n_buckets;
+    return MESSAGE_EVENTS * room_of(ring_depth) + 2 * n_buckets;
 }
 
 static void wait_for(builder *b, int phase, const char *name, int event)
@@ -68,11 +68,11 @@ void build_receive(builder *b, segment *seg, message_shape m)
     int dh = seg_other(b, "dh", LIFE_DHIDDEN, m.elements);
     if (m.early)
         wait_for(b, SEG_FORWARD, "hidden state",
-                 event_of_message(EVENT_RECV_FORWARD, m.turn, m.turns));
+                 event_of_message(EVENT_RECV_FORWARD, m.turn, m.ring_depth));
     else
         message(b, SEG_FORWARD, OP_RECV, y, &m);
     across(message(b, SEG_BACKWARD, OP_SEND, dh, &m),
-           event_of_message(EVENT_SEND_BACKWARD, m.turn, m.turns));
+           event_of_message(EVENT_SEND_BACKWARD, m.turn, m.ring_depth));
 }
 
 void build_send(builder *b, segment *seg, message_shape m)
@@ -81,10 +81,10 @@ void build_send(builder *b, segment *seg, message_shape m)
     int x = seg_other(b, "x", LIFE_BOUNDARY, m.elements);
     int dh = seg_other(b, "dh", LIFE_DHIDDEN, m.elements);
     across(message(b, SEG_FORWARD, OP_SEND, x, &m),
-           event_of_message(EVENT_SEND_FORWARD, m.turn, m.turns));
+           event_of_message(EVENT_SEND_FORWARD, m.turn, m.ring_depth));
     if (m.early)
         wait_for(b, SEG_BACKWARD, "gradient",
-                 event_of_message(EVENT_RECV_BACKWARD, m.turn, m.turns));
+                 event_of_message(EVENT_RECV_BACKWARD, m.turn, m.ring_depth));
     else
         message(b, SEG_BACKWARD, OP_RECV, dh, &m);
 }
@@ -95,9 +95,9 @@ void build_post(builder *b, segment *seg, message_shape m)
     int y = seg_other(b, "y", LIFE_OUTPUT, m.elements);
     int dh = seg_other(b, "dh", LIFE_DHIDDEN, m.elements);
     across(message(b, SEG_FORWARD, OP_RECV, y, &m),
-           event_of_message(EVENT_RECV_FORWARD, m.turn, m.turns));
+           event_of_message(EVENT_RECV_FORWARD, m.turn, m.ring_depth));
     across(message(b, SEG_BACKWARD, OP_RECV, dh, &m),
-           event_of_message(EVENT_RECV_BACKWARD, m.turn, m.turns));
+           event_of_message(EVENT_RECV_BACKWARD, m.turn, m.ring_depth));
 }
 
 void build_wait(builder *b, segment *seg, int event)

@@ -17,16 +17,16 @@ typedef enum message_event {
     MESSAGE_EVENTS
 } message_event;
 
-int event_of_message(message_event e, int turn, int turns);
-int event_of_reduce(int bucket_id, int turns);
-int event_of_gather(int bucket_id, int turns);
-int events_of_program(int n_buckets, int turns);
+int event_of_message(message_event e, int turn, int ring_depth);
+int event_of_reduce(int bucket_id, int ring_depth);
+int event_of_gather(int bucket_id, int ring_depth);
+int events_of_program(int n_buckets, int ring_depth);
 
 /* First of a stage: forward receives the hidden state, backward sends its gradient. With `early`
  * the receive was posted before, and forward waits for it. */
 typedef struct message_shape {
     int64_t elements;
-    int turn, turns;
+    int turn, ring_depth;
     bool early;
 } message_shape;
 void build_receive(builder *b, segment *seg, message_shape m);

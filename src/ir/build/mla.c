@@ -12,39 +12,39 @@
 
 /* ---- projections */
 
-static product q_down(const builder *b)
+static gemm q_down(const builder *b)
 {
-    return (product){"q.down", SA "linear_q_down_proj.weight", SA "linear_q_down_proj.bias",
-                     b->s->m.q_lora, b->s->m.hidden};
+    return (gemm){"q.down", SA "linear_q_down_proj.weight", SA "linear_q_down_proj.bias",
+                  b->s->m.q_lora, b->s->m.hidden};
 }
 
-static product kv_down(const builder *b)
+static gemm kv_down(const builder *b)
 {
-    return (product){"kv.down", SA "linear_kv_down_proj.weight", SA "linear_kv_down_proj.bias",
-                     b->s->m.kv_lora + b->s->m.qk_rope_dim, b->s->m.hidden};
+    return (gemm){"kv.down", SA "linear_kv_down_proj.weight", SA "linear_kv_down_proj.bias",
+                  b->s->m.kv_lora + b->s->m.qk_rope_dim, b->s->m.hidden};
 }
 
-static product q_up(const builder *b)
+static gemm q_up(const builder *b)
 {
     const model *m = &b->s->m;
     int64_t n = m->heads / b->s->lay.tp * (m->qk_dim + m->qk_rope_dim);
-    if (!m->q_lora) return (product){"q", SA "linear_q_proj.weight", NULL, n, m->hidden};
-    return (product){"q.up", SA "linear_q_up_proj.weight", NULL, n, m->q_lora};
+    if (!m->q_lora) return (gemm){"q", SA "linear_q_proj.weight", NULL, n, m->hidden};
+    return (gemm){"q.up", SA "linear_q_up_proj.weight", NULL, n, m->q_lora};
 }
 
-product mla_kv_up(const builder *b)
+gemm mla_kv_up(const builder *b)
 {
     const model *m = &b->s->m;
-    return (product){"kv.up", SA "linear_kv_up_proj.weight", NULL,
-                     m->heads / b->s->lay.tp * (m->qk_dim + m->v_dim), m->kv_lora};
+    return (gemm){"kv.up", SA "linear_kv_up_proj.weight", NULL,
+                  m->heads / b->s->lay.tp * (m->qk_dim + m->v_dim), m->kv_lora};
 }
 
-static void down_forward(builder *b, const product *p, int x, int y)
+static void down_forward(builder *b, const gemm *p, int x, int y)
 {
     linear_forward(b, p, b->T, x, y);
 }
 
-static void down_backward(builder *b, const product *p, int dy, int x, int dx, bool add)
+static void down_backward(builder *b, const gemm *p, int dy, int x, int dx, bool add)
 {
     linear_backward(b, p, b->T, (linear_grads){dy, x, dx, add});
 }
@@ -62,11 +62,11 @@ static void queries_forward(builder *b, attention_bufs *t)
 {
     const model *m = &b->s->m;
     head_sizes z = attention_heads(b);
-    product up = q_up(b);
+    gemm up = q_up(b);
     int x = t->norm.y;
     t->q = kept(b, t, "q", b->Tc * up.n);
     if (m->q_lora) {
-        product down = q_down(b);
+        gemm down = q_down(b);
         t->q_latent = seg_saved(b, "q latent", b->T * m->q_lora, 0);
         down_forward(b, &down, x, t->q_latent);
         t->q_norm = norm_of_latent(b, &(norm_shape){"q latent norm", Q_NORM, b->T, m->q_lora},
@@ -88,7 +88,7 @@ static void keys_forward(builder *b, attention_bufs *t)
 {
     const model *m = &b->s->m;
     head_sizes z = attention_heads(b);
-    product up = mla_kv_up(b);
+    gemm up = mla_kv_up(b);
     int kv = seg_temp(b, "kv", b->Tc * up.n), kpe = t->k_rope;
     t->k = kept(b, t, "k", b->Tc * z.n * z.d);
     t->v = kept(b, t, "v", b->Tc * z.n * z.dv);
@@ -106,7 +106,7 @@ void mla_forward(builder *b, attention_bufs *t)
     const model *m = &b->s->m;
     int64_t r = m->kv_lora, dr = m->qk_rope_dim;
     queries_forward(b, t);
-    product down = kv_down(b);
+    gemm down = kv_down(b);
     int c = seg_temp(b, "kv latent and rope", b->T * (r + dr));
     t->k_latent = seg_saved(b, "kv latent", b->T * r, 0);
     t->k_rope = seg_saved(b, "k rope", b->T * dr, 0);
@@ -141,7 +141,7 @@ static latent_grads keys_backward(builder *b, const attention_bufs *t, qkv_set d
     const model *m = &b->s->m;
     head_sizes z = attention_heads(b);
     int64_t r = m->kv_lora, dr = m->qk_rope_dim;
-    product up = mla_kv_up(b);
+    gemm up = mla_kv_up(b);
     if (t->core.latent) {
         attention_rotate(b, SEG_BACKWARD, d.v, (turn){1, dr, 0, true});
         return (latent_grads){own_tokens(b, "dkv latent norm", d.k, r),
@@ -161,7 +161,7 @@ static void queries_backward(builder *b, const attention_bufs *t, int dq, int dx
 {
     const model *m = &b->s->m;
     head_sizes z = attention_heads(b);
-    product up = q_up(b), down = q_down(b);
+    gemm up = q_up(b), down = q_down(b);
     attention_rotate(b, SEG_BACKWARD, dq, (turn){z.n, z.d, m->qk_dim, true});
     if (!m->q_lora) {
         column_backward(b, &up, dq, t->norm.y, dxn, true);
@@ -178,7 +178,7 @@ void mla_backward(builder *b, const attention_bufs *t, qkv_set d, int dxn)
 {
     const model *m = &b->s->m;
     int64_t r = m->kv_lora, dr = m->qk_rope_dim;
-    product down = kv_down(b);
+    gemm down = kv_down(b);
     latent_grads g = keys_backward(b, t, d);
     int dl = seg_temp(b, "dkv latent", b->T * r);
     int dc = seg_temp(b, "dkv latent and rope", b->T * (r + dr));

@@ -1,24 +1,24 @@
 /* mlp.c - a dense MLP, of all tokens at once or chunk by chunk.
  *
- * I1  The norm is of all tokens; what lies between the products is of a chunk. */
+ * I1  The norm is of all tokens; what lies between the GEMMs is of a chunk. */
 #include "ir/build/chunks.h"
 
-static product fc1_of(const builder *b)
+static gemm fc1_of(const builder *b)
 {
-    return (product){"mlp.fc1", "mlp.linear_fc1.weight", "mlp.linear_fc1.bias",
-                     act_columns(b) * b->s->m.ffn / b->s->lay.tp, b->s->m.hidden};
+    return (gemm){"mlp.fc1", "mlp.linear_fc1.weight", "mlp.linear_fc1.bias",
+                  act_columns(b) * b->s->m.ffn / b->s->lay.tp, b->s->m.hidden};
 }
 
-static product fc2_of(const builder *b)
+static gemm fc2_of(const builder *b)
 {
-    return (product){"mlp.fc2", "mlp.linear_fc2.weight", "mlp.linear_fc2.bias", b->s->m.hidden,
-                     b->s->m.ffn / b->s->lay.tp};
+    return (gemm){"mlp.fc2", "mlp.linear_fc2.weight", "mlp.linear_fc2.bias", b->s->m.hidden,
+                  b->s->m.ffn / b->s->lay.tp};
 }
 
 /* The builder's tokens, to out [T][H], or where that is NONE to a buffer that is returned. */
 static int part_forward(builder *b, mlp_part *t, int x, int out)
 {
-    product fc1 = fc1_of(b), fc2 = fc2_of(b);
+    gemm fc1 = fc1_of(b), fc2 = fc2_of(b);
     t->u = seg_saved(b, "mlp.u", b->Tc * fc1.n, DROP_MLP);
     t->a = seg_saved(b, "mlp.a", b->Tc * fc2.k, DROP_MLP | STORED);
     if (out == NONE) out = seg_temp(b, "mlp.out", b->T * b->s->m.hidden);
@@ -57,7 +57,7 @@ void mlp_forward(builder *b, mlp_bufs *t, int h, int y)
 /* The gradient by x, to dx [T][H] or a buffer that is returned. */
 static int part_backward(builder *b, const mlp_part *t, int dy, int x, int dx)
 {
-    product fc1 = fc1_of(b), fc2 = fc2_of(b);
+    gemm fc1 = fc1_of(b), fc2 = fc2_of(b);
     int da = seg_temp(b, "mlp.da", b->Tc * fc2.k), du = seg_temp(b, "mlp.du", b->Tc * fc1.n);
     if (dx == NONE) dx = seg_temp(b, "mlp.dn", b->T * b->s->m.hidden);
     row_backward(b, &fc2, dy, t->a, da);

@@ -31,13 +31,18 @@ static flow take(moe_step *step, builder *b, moe_bufs *t, flow f)
 
 /* Is the shared expert computed beside messages? Without messages it comes last, before dispatch it
  * comes first. */
-typedef enum shared_place { SHARED_NONE, SHARED_FIRST, SHARED_BESIDE, SHARED_LAST } shared_place;
+typedef enum shared_place {
+    SHARED_NONE,
+    SHARED_FIRST,
+    SHARED_ASYNC,
+    SHARED_LAST
+} shared_place;
 
 static shared_place place_of_shared(const builder *b)
 {
     if (!b->s->m.shared_ffn) return SHARED_NONE;
     if (moe_is_local(b)) return SHARED_LAST;
-    return recipe_on(&b->s->r, K_SHARED_OVERLAP) ? SHARED_BESIDE : SHARED_FIRST;
+    return recipe_on(&b->s->r, K_SHARED_OVERLAP) ? SHARED_ASYNC : SHARED_FIRST;
 }
 
 static void none_yet(builder *b, moe_bufs *t)
@@ -58,13 +63,13 @@ static int routed_forward(builder *b, moe_bufs *t, int x, shared_place place, in
     if (place == SHARED_FIRST) shared_forward_first(b, t), *shared = shared_forward_second(b, t);
     b->node = NODE_DISPATCH;
     f = take(d->send, b, t, f);
-    if (place == SHARED_BESIDE) shared_forward_first(b, t); /* I3 */
+    if (place == SHARED_ASYNC) shared_forward_first(b, t); /* I3 */
     b->node = NODE_MLP;
     take(d->place, b, t, f);
     f = take(d->lift, b, t, (flow){experts_forward(b, t), NONE});
     b->node = NODE_COMBINE;
     f = take(d->reply, b, t, f);
-    if (place == SHARED_BESIDE) *shared = shared_forward_second(b, t); /* I3 */
+    if (place == SHARED_ASYNC) *shared = shared_forward_second(b, t); /* I3 */
     return take(d->join, b, t, f).x;
 }
 
@@ -151,7 +156,7 @@ void moe_forward(builder *b, moe_bufs *t, int h, int y)
 static flow routed_backward(builder *b, moe_bufs *t, int dh, shared_grads *g, int *beside)
 {
     const dispatcher *d = moe_dispatcher(b);
-    bool overlap = g && place_of_shared(b) == SHARED_BESIDE;
+    bool overlap = g && place_of_shared(b) == SHARED_ASYNC;
     bool late = !moe_is_local(b) && recipe_on(&b->s->r, K_DISPATCH_WGRAD);
     b->node = NODE_COMBINE;
     flow f = take(d->join_d, b, t, (flow){dh, NONE});

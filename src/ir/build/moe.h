@@ -73,17 +73,17 @@ void router_losses(builder *b, const moe_bufs *t, int dlogits);
 /* ---- moe_experts.c: t->xp, t->pp -> rows */
 typedef struct expert_grads {
     int dy, du, dx, dp;
-    product_dy dys, dus; /* as products take them */
+    gemm_dy dys, dus; /* as GEMMs take them */
 } expert_grads;
 
-/* What the first product reads, of so many elements. */
+/* What the first GEMM reads, of so many elements. */
 int experts_input(builder *b, int64_t elements);
 int experts_forward(builder *b, moe_bufs *t);
 /* `late`: without gradients of weights, which experts_weights then adds. */
 expert_grads experts_backward(builder *b, const moe_bufs *t, int dy, bool late);
 void experts_weights(builder *b, const moe_bufs *t, const expert_grads *g);
 
-/* ---- moe_shared.c: in two halves, before and behind its second product */
+/* ---- moe_shared.c: in two halves, before and behind its second GEMM */
 void shared_forward_first(builder *b, moe_bufs *t);
 int shared_forward_second(builder *b, moe_bufs *t);        /* [T][H] */
 void shared_forward_add(builder *b, moe_bufs *t, int out); /* the second half, added to out */

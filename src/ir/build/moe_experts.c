@@ -28,17 +28,17 @@ static int64_t local_width(const builder *b)
     return b->s->m.moe_ffn / b->s->lay.etp;
 }
 
-static product fc1_of(const builder *b)
+static gemm fc1_of(const builder *b)
 {
-    return (product){"experts.fc1", FC1, NULL, act_columns(b) * local_width(b), b->s->m.hidden};
+    return (gemm){"experts.fc1", FC1, NULL, act_columns(b) * local_width(b), b->s->m.hidden};
 }
 
-static product fc2_of(const builder *b)
+static gemm fc2_of(const builder *b)
 {
-    return (product){"experts.fc2", FC2, NULL, b->s->m.hidden, local_width(b)};
+    return (gemm){"experts.fc2", FC2, NULL, b->s->m.hidden, local_width(b)};
 }
 
-/* Its offload has the first product save what it was given, but for scaled blocks of FP8. */
+/* Its offload has the first GEMM save what it was given, but for scaled blocks of FP8. */
 int experts_input(builder *b, int64_t elements)
 {
     const recipe *r = &b->s->r;
@@ -61,9 +61,9 @@ int experts_forward(builder *b, moe_bufs *t)
     int yp = seg_temp(b, "experts.y", R * H);
     int b1 = seg_weight(b, FC1_B), b2 = seg_weight(b, FC2_B);
     b->role = ROLE_EXPERTS_FC1;
-    const product fc1 = fc1_of(b), fc2 = fc2_of(b);
+    const gemm fc1 = fc1_of(b), fc2 = fc2_of(b);
     const expert_shape e = experts_of(b, t);
-    product_forward(b, SEG_FORWARD, &fc1, e, (product_ends){R, t->xp, t->u});
+    gemm_forward(b, SEG_FORWARD, &fc1, e, (gemm_ends){R, t->xp, t->u});
     if (b1 != NONE)
         seg_op(b, SEG_FORWARD, OP_GROUPED_BIAS, "experts.fc1", IN(b1, NONE, t->offsets), OUT(t->u),
                DIM(R, E, U))
@@ -71,7 +71,7 @@ int experts_forward(builder *b, moe_bufs *t)
     b->role = ROLE_EXPERTS;
     act_forward(b, "experts.act", IN(t->u, t->pp), OUT(t->a), R, F);
     b->role = ROLE_EXPERTS_FC2;
-    product_forward(b, SEG_FORWARD, &fc2, e, (product_ends){R, t->a, yp});
+    gemm_forward(b, SEG_FORWARD, &fc2, e, (gemm_ends){R, t->a, yp});
     if (b2 != NONE)
         seg_op(b, SEG_FORWARD, OP_GROUPED_BIAS, "experts.fc2", IN(b2, t->pp, t->offsets), OUT(yp),
                DIM(R, E, H))
@@ -88,8 +88,8 @@ static void fc2_weights(builder *b, const moe_bufs *t, const expert_grads *g)
     if (db2 != NONE)
         seg_op(b, SEG_BACKWARD, OP_GROUPED_BIAS_W, "experts.fc2", IN(g->dy, t->pp, t->offsets),
                OUT(db2), DIM(R, E, H));
-    const product fc2 = fc2_of(b);
-    product_weight(b, &fc2, experts_of(b, t), R, &g->dys, t->a);
+    const gemm fc2 = fc2_of(b);
+    gemm_weight(b, &fc2, experts_of(b, t), R, &g->dys, t->a);
     b->role = ROLE_NONE;
 }
 
@@ -101,8 +101,8 @@ static void fc1_weights(builder *b, const moe_bufs *t, const expert_grads *g)
     if (db1 != NONE)
         seg_op(b, SEG_BACKWARD, OP_GROUPED_BIAS_W, "experts.fc1", IN(g->du, NONE, t->offsets),
                OUT(db1), DIM(R, E, U));
-    const product fc1 = fc1_of(b);
-    product_weight(b, &fc1, experts_of(b, t), R, &g->dus, t->xp);
+    const gemm fc1 = fc1_of(b);
+    gemm_weight(b, &fc1, experts_of(b, t), R, &g->dus, t->xp);
     b->role = ROLE_NONE;
 }
 
@@ -130,12 +130,12 @@ expert_grads experts_backward(builder *b, const moe_bufs *t, int dy, bool late)
                       .dp = seg_temp_as(b, "experts.dp", R, DTYPE_F32),
                       .dx = seg_temp(b, "experts.dx", R * H)};
     b->role = ROLE_EXPERTS_FC2;
-    const product fc1 = fc1_of(b), fc2 = fc2_of(b);
+    const gemm fc1 = fc1_of(b), fc2 = fc2_of(b);
     const expert_shape e = experts_of(b, t);
-    g.dys = product_gradient(b, &fc2, e, R, dy, FOR_DATA | FOR_WEIGHT); /* both products take it */
+    g.dys = gemm_gradient(b, &fc2, e, R, dy, FOR_DATA | FOR_WEIGHT); /* both GEMMs take it */
     if (first) fc2_weights(b, t, &g);
     b->role = ROLE_EXPERTS_FC2;
-    product_data(b, &fc2, e, R, &g.dys, da);
+    gemm_data(b, &fc2, e, R, &g.dys, da);
     b->role = ROLE_EXPERTS;
     act_backward(b, "experts.act", IN(da, t->u, t->pp), OUT(g.du, g.dp), R, F);
     b->role = ROLE_EXPERTS_FC2;
@@ -146,10 +146,10 @@ expert_grads experts_backward(builder *b, const moe_bufs *t, int dy, bool late)
     }
     if (!late && !first) fc2_weights(b, t, &g);
     b->role = ROLE_EXPERTS_FC1;
-    g.dus = product_gradient(b, &fc1, e, R, g.du, FOR_DATA | FOR_WEIGHT);
+    g.dus = gemm_gradient(b, &fc1, e, R, g.du, FOR_DATA | FOR_WEIGHT);
     if (first) fc1_weights(b, t, &g);
     b->role = ROLE_EXPERTS_FC1;
-    product_data(b, &fc1, e, R, &g.dus, g.dx);
+    gemm_data(b, &fc1, e, R, &g.dus, g.dx);
     b->role = ROLE_NONE;
     if (!late && !first) fc1_weights(b, t, &g);
     return g;

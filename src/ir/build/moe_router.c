@@ -45,7 +45,7 @@ void router_forward(builder *b, moe_bufs *t)
     int64_t T = b->T, E = m->experts, K = m->topk;
     b->role = ROLE_ROUTER;
     t->logits = seg_saved_as(b, "router.logits", T * E, DROP_MOE, DTYPE_F32);
-    const product p = {"router", ROUTER, BIAS, E, m->hidden};
+    const gemm p = {"router", ROUTER, BIAS, E, m->hidden};
     linear_forward(b, &p, T, t->norm.y, t->logits);
     t->probs = seg_saved_as(b, "router.probs", T * K, DROP_MOE, DTYPE_F32);
     t->ids = seg_saved_as(b, "router.ids", T * K, DROP_MOE, DTYPE_I32);
@@ -73,7 +73,7 @@ void router_backward(builder *b, const moe_bufs *t, flow d)
     router_losses(b, t, dlogits);
     seg_op(b, SEG_BACKWARD, OP_LOAD, "router.load", IN(t->ids, t->keep),
            OUT(seg_layer_step(b, STEP_LOAD, E)), DIM(T, E, K));
-    const product p = {"router", ROUTER, BIAS, E, m->hidden};
+    const gemm p = {"router", ROUTER, BIAS, E, m->hidden};
     linear_backward(b, &p, T, (linear_grads){dlogits, t->norm.y, d.x, true});
     b->role = ROLE_NONE;
 }

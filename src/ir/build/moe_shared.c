@@ -14,26 +14,26 @@ static int64_t shared_width(const builder *b)
     return b->s->m.shared_ffn / b->s->lay.tp;
 }
 
-static product fc1_of(const builder *b)
+static gemm fc1_of(const builder *b)
 {
-    return (product){"shared.fc1", S_FC1, NULL, act_columns(b) * shared_width(b), b->s->m.hidden};
+    return (gemm){"shared.fc1", S_FC1, NULL, act_columns(b) * shared_width(b), b->s->m.hidden};
 }
 
-static product fc2_of(const builder *b)
+static gemm fc2_of(const builder *b)
 {
-    return (product){"shared.fc2", S_FC2, NULL, b->s->m.hidden, shared_width(b)};
+    return (gemm){"shared.fc2", S_FC2, NULL, b->s->m.hidden, shared_width(b)};
 }
 
-static product gate_of(const builder *b)
+static gemm gate_of(const builder *b)
 {
-    return (product){"shared.gate", S_GATE, NULL, 1, b->s->m.hidden};
+    return (gemm){"shared.gate", S_GATE, NULL, 1, b->s->m.hidden};
 }
 
 void shared_forward_first(builder *b, moe_bufs *t)
 {
     op_module module = b->module;
     int64_t F = shared_width(b);
-    product fc1 = fc1_of(b);
+    gemm fc1 = fc1_of(b);
     b->module = MODULE_SHARED;
     t->shared_u = seg_saved(b, "shared.u", b->Tc * fc1.n, DROP_HERE);
     t->shared_a = seg_saved(b, "shared.a", b->Tc * F, DROP_HERE | STORED);
@@ -48,7 +48,7 @@ static int gate_forward(builder *b, moe_bufs *t)
     int64_t T = b->T, H = b->s->m.hidden;
     t->shared_g = seg_saved(b, "shared.gate", T, DROP_HERE);
     int gated = seg_temp(b, "shared.gated", T * H);
-    const product gate = gate_of(b);
+    const gemm gate = gate_of(b);
     linear_forward(b, &gate, T, t->norm.y, t->shared_g);
     seg_op(b, SEG_FORWARD, OP_GATE, "shared.gate", IN(t->shared_y, t->shared_g), OUT(gated),
            DIM(T, H, 1));
@@ -59,7 +59,7 @@ int shared_forward_second(builder *b, moe_bufs *t)
 {
     op_module module = b->module;
     int64_t n = b->T * b->s->m.hidden;
-    product fc2 = fc2_of(b);
+    gemm fc2 = fc2_of(b);
     bool gate = b->s->m.shared_gate;
     b->module = MODULE_SHARED;
     t->shared_y = gate ? seg_saved(b, "shared.y", n, DROP_HERE) : seg_temp(b, "shared.y", n);
@@ -78,10 +78,9 @@ void shared_forward_add(builder *b, moe_bufs *t, int out)
         int y = shared_forward_second(b, t);
         seg_op(b, SEG_FORWARD, OP_ADD, "shared.add", IN(out, y), OUT(out), DIM(T * H));
     } else {
-        const product fc2 = fc2_of(b);
-        product_forward(b, SEG_FORWARD, &fc2, (expert_shape){0},
-                        (product_ends){T, t->shared_a, out})
-            ->flags = ADD_TO;
+        const gemm fc2 = fc2_of(b);
+        gemm_forward(b, SEG_FORWARD, &fc2, (expert_shape){0}, (gemm_ends){T, t->shared_a, out})
+            ->flags = ACCUMULATE;
     }
     b->module = module;
 }
@@ -90,7 +89,7 @@ shared_grads shared_backward_second(builder *b, const moe_bufs *t, int dh)
 {
     op_module module = b->module;
     int64_t T = b->T, H = b->s->m.hidden, F = shared_width(b);
-    product fc2 = fc2_of(b);
+    gemm fc2 = fc2_of(b);
     b->module = MODULE_SHARED;
     shared_grads g = {.du = seg_temp(b, "shared.du", b->Tc * act_columns(b) * F), .dg = NONE};
     int da = seg_temp(b, "shared.da", b->Tc * F), dy = dh;
@@ -111,7 +110,7 @@ void shared_backward_gate(builder *b, const moe_bufs *t, const shared_grads *g, 
     op_module module = b->module;
     if (g->dg == NONE) return;
     b->module = MODULE_SHARED;
-    const product gate = gate_of(b);
+    const gemm gate = gate_of(b);
     linear_backward(b, &gate, b->T, (linear_grads){g->dg, t->norm.y, dx, true});
     b->module = module;
 }
@@ -119,7 +118,7 @@ void shared_backward_gate(builder *b, const moe_bufs *t, const shared_grads *g, 
 void shared_backward_first(builder *b, const moe_bufs *t, const shared_grads *g, int dx, bool add)
 {
     op_module module = b->module;
-    product fc1 = fc1_of(b);
+    gemm fc1 = fc1_of(b);
     b->module = MODULE_SHARED;
     column_backward(b, &fc1, g->du, t->norm.y, dx, add);
     b->module = module;

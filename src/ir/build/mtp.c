@@ -15,10 +15,10 @@ typedef struct mtp_bufs {
     int both, x, y;
 } mtp_bufs;
 
-static product projection(const builder *b)
+static gemm projection(const builder *b)
 {
     int64_t H = b->s->m.hidden;
-    return (product){"mtp.proj", "eh_proj.weight", NULL, H / b->s->lay.tp, 2 * H};
+    return (gemm){"mtp.proj", "eh_proj.weight", NULL, H / b->s->lay.tp, 2 * H};
 }
 
 /* Columns [Tc][n] of all tokens <-> tokens [T][H] of all columns; blocks are [TP][T][n]. */
@@ -44,7 +44,7 @@ static void columns_of_tokens(builder *b, int tokens, int columns)
 
 static void project_forward(builder *b, int both, int x)
 {
-    product p = projection(b);
+    gemm p = projection(b);
     bool cut = b->s->lay.tp > 1;
     int columns = cut ? seg_temp(b, "mtp.columns", b->Tc * p.n) : x;
     column_forward(b, &p, both, columns);
@@ -53,7 +53,7 @@ static void project_forward(builder *b, int both, int x)
 
 static void project_backward(builder *b, int dx, int both, int dboth)
 {
-    product p = projection(b);
+    gemm p = projection(b);
     int columns = dx;
     if (b->s->lay.tp > 1) {
         columns = seg_temp(b, "mtp.columns", b->Tc * p.n);

@@ -1,4 +1,4 @@
-/* overlap.c - products cut over TP, block by block beside their messages.
+/* overlap.c - GEMMs cut over TP, block by block beside their messages.
  *
  * A block is one rank's T tokens. Where inputs are gathered, blocks go round the TP group and each
  * is multiplied while the next is on its way. Where sums are scattered, the sum of a block starts
@@ -45,14 +45,14 @@ static int pass_on(builder *b, int phase, const char *name, int x, int64_t width
     return pass_into(b, phase, name, x, y, width);
 }
 
-void overlap_column_forward(builder *b, const product *p, int x, int y)
+void overlap_column_forward(builder *b, const gemm *p, int x, int y)
 {
     int64_t n = begin_blocks(b);
     int here = x;
     for (int64_t h = 0; h < n; h++) {
         int next = h < n - 1 ? pass_on(b, SEG_FORWARD, p->name, here, p->k) : NONE;
-        product_forward(b, SEG_FORWARD, p, all,
-                        (product_ends){b->T, here, rows_of(b, y, owner_at(b, h), p->n)});
+        gemm_forward(b, SEG_FORWARD, p, all,
+                     (gemm_ends){b->T, here, rows_of(b, y, owner_at(b, h), p->n)});
         here = next;
     }
     end_blocks(b);
@@ -61,17 +61,17 @@ void overlap_column_forward(builder *b, const product *p, int x, int y)
 }
 
 /* One block's part of a sum, added to what has come so far (NONE: nothing); the last goes to dx. */
-static int add_part(builder *b, const product *p, int dy, int so_far, int dx)
+static int add_part(builder *b, const gemm *p, int dy, int so_far, int dx)
 {
     int part = dx != NONE ? dx : seg_temp(b, p->name, b->T * p->k);
-    product_dy d = product_gradient(b, p, all, b->T, dy, FOR_DATA);
-    product_data(b, p, all, b->T, &d, part);
+    gemm_dy d = gemm_gradient(b, p, all, b->T, dy, FOR_DATA);
+    gemm_data(b, p, all, b->T, &d, part);
     if (so_far != NONE)
         seg_op(b, SEG_BACKWARD, OP_ADD, p->name, IN(part, so_far), OUT(part), DIM(b->T * p->k));
     return part;
 }
 
-void overlap_column_backward(builder *b, const product *p, int dy, int x, int dx, bool add)
+void overlap_column_backward(builder *b, const gemm *p, int dy, int x, int dx, bool add)
 {
     int64_t n = begin_blocks(b);
     int here = x, so_far = NONE, last = add ? NONE : dx;
@@ -82,9 +82,9 @@ void overlap_column_backward(builder *b, const product *p, int dy, int x, int dx
             so_far = add_part(b, p, rows, so_far, h == n - 1 ? last : NONE);
             if (h < n - 1) so_far = pass_on(b, SEG_BACKWARD, p->name, so_far, p->k);
         }
-        product_dy d =
-            product_gradient(b, p, all, b->T, rows_of(b, dy, owner_at(b, h), p->n), FOR_WEIGHT);
-        product_weight(b, p, all, b->T, &d, here);
+        gemm_dy d =
+            gemm_gradient(b, p, all, b->T, rows_of(b, dy, owner_at(b, h), p->n), FOR_WEIGHT);
+        gemm_weight(b, p, all, b->T, &d, here);
         here = next;
     }
     end_blocks(b);
@@ -95,14 +95,14 @@ void overlap_column_backward(builder *b, const product *p, int dy, int x, int dx
         seg_op(b, SEG_BACKWARD, OP_BIAS_W, p->name, IN(dy), OUT(bias), DIM(b->Tc, p->n));
 }
 
-void overlap_row_forward(builder *b, const product *p, int x, int y)
+void overlap_row_forward(builder *b, const gemm *p, int x, int y)
 {
     int64_t n = begin_blocks(b);
     int so_far = NONE;
     for (int64_t h = 0; h < n; h++) {
         int part = h == n - 1 ? y : seg_temp(b, p->name, b->T * p->n);
-        product_forward(b, SEG_FORWARD, p, all,
-                        (product_ends){b->T, rows_of(b, x, owner_at(b, h + 1), p->k), part});
+        gemm_forward(b, SEG_FORWARD, p, all,
+                     (gemm_ends){b->T, rows_of(b, x, owner_at(b, h + 1), p->k), part});
         if (so_far != NONE)
             seg_op(b, SEG_FORWARD, OP_ADD, p->name, IN(part, so_far), OUT(part), DIM(b->T * p->n));
         so_far = h < n - 1 ? pass_on(b, SEG_FORWARD, p->name, part, p->n) : NONE;
@@ -110,8 +110,8 @@ void overlap_row_forward(builder *b, const product *p, int x, int y)
     end_blocks(b);
 }
 
-/* Blocks arrive in one buffer, from which the weight's gradient is made by one product. */
-void overlap_row_backward_gathered(builder *b, const product *p, int dy, int x, int dx)
+/* Blocks arrive in one buffer, from which the weight's gradient is made by one GEMM. */
+void overlap_row_backward_gathered(builder *b, const gemm *p, int dy, int x, int dx)
 {
     int whole = seg_temp_as(b, p->name, b->Tc * p->n, b->types.stored);
     int here = rows_of(b, whole, owner_at(b, 0), p->n);
@@ -120,25 +120,25 @@ void overlap_row_backward_gathered(builder *b, const product *p, int dy, int x, 
     for (int64_t h = 0; h < n; h++) {
         int next = h < n - 1 ? rows_of(b, whole, owner_at(b, h + 1), p->n) : NONE;
         if (next != NONE) pass_into(b, SEG_BACKWARD, p->name, here, next, p->n);
-        product_dy d = product_gradient(b, p, all, b->T, here, FOR_DATA);
-        product_data(b, p, all, b->T, &d, rows_of(b, dx, owner_at(b, h), p->k));
+        gemm_dy d = gemm_gradient(b, p, all, b->T, here, FOR_DATA);
+        gemm_data(b, p, all, b->T, &d, rows_of(b, dx, owner_at(b, h), p->k));
         here = next;
     }
     end_blocks(b);
-    product_dy d = product_gradient(b, p, all, b->Tc, whole, FOR_WEIGHT);
-    product_weight(b, p, all, b->Tc, &d, x);
+    gemm_dy d = gemm_gradient(b, p, all, b->Tc, whole, FOR_WEIGHT);
+    gemm_weight(b, p, all, b->Tc, &d, x);
 }
 
-void overlap_row_backward(builder *b, const product *p, int dy, int x, int dx)
+void overlap_row_backward(builder *b, const gemm *p, int dy, int x, int dx)
 {
     int64_t n = begin_blocks(b);
     int here = dy;
     for (int64_t h = 0; h < n; h++) {
         int next = h < n - 1 ? pass_on(b, SEG_BACKWARD, p->name, here, p->n) : NONE;
         int64_t owner = owner_at(b, h);
-        product_dy d = product_gradient(b, p, all, b->T, here, FOR_DATA | FOR_WEIGHT);
-        product_data(b, p, all, b->T, &d, rows_of(b, dx, owner, p->k));
-        product_weight(b, p, all, b->T, &d, rows_of(b, x, owner, p->k));
+        gemm_dy d = gemm_gradient(b, p, all, b->T, here, FOR_DATA | FOR_WEIGHT);
+        gemm_data(b, p, all, b->T, &d, rows_of(b, dx, owner, p->k));
+        gemm_weight(b, p, all, b->T, &d, rows_of(b, x, owner, p->k));
         here = next;
     }
     end_blocks(b);

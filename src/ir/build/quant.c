@@ -1,19 +1,19 @@
-/* quant.c - lowering of products by the recipe's precision.
+/* quant.c - lowering of GEMMs by the recipe's precision.
  *
  * I1  Weights stay as they are; their copies along either size are made once a step (build_copies)
  *     and lie in a region of their own.
- * I2  Of an input that only products read again the copy along tokens is saved, not the input: what
+ * I2  Of an input that only GEMMs read again the copy along tokens is saved, not the input: what
  *     nobody reads in backward is no longer saved (segment_recompute). An input that is saved for
  *     others, too, is quantised again in backward, as Transformer Engine does with
  *     save_original_input.
- * I3  A product of a weight that Transformer Engine holds wide (router, gates, head) is plain. */
+ * I3  A GEMM of a weight that Transformer Engine holds wide (router, gates, head) is plain. */
 #include "ir/build/quant.h"
 
 #include "ir/target.h"
 
 static const quant_bufs nothing = {NONE, NONE, NONE};
 
-static bool takes(const builder *b, const product *p)
+static bool takes(const builder *b, const gemm *p)
 {
     if (b->quant.form == QUANT_NONE || !quant_layer(&b->s->r, &b->s->m, b->layer)) return false;
     const param *row = seg_row(b, p->weight);
@@ -99,7 +99,7 @@ static void keep(builder *b, int x, const quant_copies *c)
         (quant_kept){x, {c->row.q, c->row.s, c->row.g}, {c->turned.q, c->turned.s, c->turned.g}};
 }
 
-/* An input, once for all products that read it. */
+/* An input, once for all GEMMs that read it. */
 static quant_bufs input_row(builder *b, int phase, const matrix *m, expert_shape e, int x)
 {
     const quant_kept *known = find_kept(b, x);
@@ -157,7 +157,7 @@ static void take_copy(builder *b, quant_copy *c)
     c->buf[COPY_ST] = copy_part(b, c, z.st, scales_of(b, &t), info.scale);
 }
 
-static const quant_copy *copy_of(builder *b, const product *p, int64_t parts)
+static const quant_copy *copy_of(builder *b, const gemm *p, int64_t parts)
 {
     segment *seg = b->seg;
     const param *row = seg_row(b, p->weight);
@@ -194,21 +194,21 @@ void build_copies(builder *b, segment *seg, const segment *of)
     }
 }
 
-/* ---- products */
+/* ---- GEMMs */
 
-/* A product to be built: of which kind, where. */
+/* A GEMM to be built: of which kind, where. */
 typedef struct built {
     int phase;
     op_kind kind;
-    const product *p;
+    const gemm *p;
     expert_shape e;
     int64_t rows;
 } built;
 
-/* Sizes of a product, and of one over experts. */
+/* Sizes of a GEMM, and of one over experts. */
 static op *plain(builder *b, const built *c, int left, int right, int to)
 {
-    const product *p = c->p;
+    const gemm *p = c->p;
     if (c->e.E)
         return seg_op(b, c->phase, c->kind, p->name, IN(left, right, c->e.offsets), OUT(to),
                       DIM(c->rows, c->e.E, p->n, p->k));
@@ -219,7 +219,7 @@ static op *plain(builder *b, const built *c, int left, int right, int to)
 static op *quantised(builder *b, const built *c, quant_bufs x, quant_bufs w, int to)
 {
     const quant_plan *q = &b->quant;
-    const product *p = c->p;
+    const gemm *p = c->p;
     dtype a = c->kind == OP_QGEMM || c->kind == OP_QGROUPED ? q->forward : q->gradient;
     if (c->e.E)
         return seg_op(b, c->phase, c->kind, p->name, IN(x.q, x.s, x.g, w.q, w.s, w.g, c->e.offsets),
@@ -228,12 +228,12 @@ static op *quantised(builder *b, const built *c, quant_bufs x, quant_bufs w, int
                   DIM(c->rows, p->n, p->k, q->form, a, q->forward));
 }
 
-static matrix matrix_of(const product *p, int64_t rows, int64_t cols, dtype type)
+static matrix matrix_of(const gemm *p, int64_t rows, int64_t cols, dtype type)
 {
     return (matrix){p->name, 1, rows, cols, type, false};
 }
 
-op *product_forward(builder *b, int phase, const product *p, expert_shape e, product_ends at)
+op *gemm_forward(builder *b, int phase, const gemm *p, expert_shape e, gemm_ends at)
 {
     if (!takes(b, p))
         return plain(b, &(built){phase, e.E ? OP_GROUPED : OP_GEMM, p, e, at.rows}, at.x,
@@ -245,10 +245,10 @@ op *product_forward(builder *b, int phase, const product *p, expert_shape e, pro
                      (quant_bufs){w->buf[COPY_Q], w->buf[COPY_S], w->buf[COPY_G]}, at.y);
 }
 
-product_dy product_gradient(builder *b, const product *p, expert_shape e, int64_t rows, int dy,
-                            unsigned wanted)
+gemm_dy gemm_gradient(builder *b, const gemm *p, expert_shape e, int64_t rows, int dy,
+                      unsigned wanted)
 {
-    product_dy d = {dy, {nothing, nothing}};
+    gemm_dy d = {dy, {nothing, nothing}};
     if (!takes(b, p)) return d;
     if (!b->quant.weights) wanted &= ~(unsigned)FOR_WEIGHT;
     if (!wanted) return d;
@@ -260,8 +260,7 @@ product_dy product_gradient(builder *b, const product *p, expert_shape e, int64_
     return d;
 }
 
-op *product_data(builder *b, const product *p, expert_shape e, int64_t rows, const product_dy *d,
-                 int dx)
+op *gemm_data(builder *b, const gemm *p, expert_shape e, int64_t rows, const gemm_dy *d, int dx)
 {
     if (!takes(b, p))
         return plain(b, &(built){SEG_BACKWARD, e.E ? OP_GROUPED_D : OP_GEMM_D, p, e, rows}, d->dy,
@@ -272,8 +271,7 @@ op *product_data(builder *b, const product *p, expert_shape e, int64_t rows, con
                      dx);
 }
 
-op *product_weight(builder *b, const product *p, expert_shape e, int64_t rows, const product_dy *d,
-                   int x)
+op *gemm_weight(builder *b, const gemm *p, expert_shape e, int64_t rows, const gemm_dy *d, int x)
 {
     int dw = seg_gradient(b, p->weight);
     if (!takes(b, p) || !b->quant.weights)

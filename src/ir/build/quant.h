@@ -1,4 +1,4 @@
-/* quant.h - products whose operands are quantised, or plain ones: builders need not know which. */
+/* quant.h - GEMMs whose operands are quantised, or plain ones: builders need not know which. */
 #ifndef IR_BUILD_QUANT_H
 #define IR_BUILD_QUANT_H
 
@@ -14,35 +14,33 @@ typedef struct quant_copies {
     quant_bufs row, turned;
 } quant_copies;
 
-/* The gradient of a product's result, as its other products take it. */
-typedef struct product_dy {
+/* The gradient of a GEMM's result, as its other GEMMs take it. */
+typedef struct gemm_dy {
     int dy;
     quant_copies copies;
-} product_dy;
+} gemm_dy;
 
-/* Rows of routed experts; E 0: a product of all rows with one weight. */
+/* Rows of routed experts; E 0: a GEMM of all rows with one weight. */
 typedef struct expert_shape {
     int64_t E;
     int offsets;
 } expert_shape;
 
-/* Which of a gradient's products are wanted. */
+/* Which of a gradient's GEMMs are wanted. */
 enum { FOR_DATA = 1, FOR_WEIGHT = 2 };
 
-typedef struct product_ends {
+typedef struct gemm_ends {
     int64_t rows;
     int x, y;
-} product_ends;
+} gemm_ends;
 
 /* y[rows][n] = x[rows][k] W^T. Where x is only saved for the weight's gradient its copy along
  * tokens is, instead. */
-op *product_forward(builder *b, int phase, const product *p, expert_shape e, product_ends at);
-product_dy product_gradient(builder *b, const product *p, expert_shape e, int64_t rows, int dy,
-                            unsigned wanted);
-op *product_data(builder *b, const product *p, expert_shape e, int64_t rows, const product_dy *d,
-                 int dx);
-op *product_weight(builder *b, const product *p, expert_shape e, int64_t rows, const product_dy *d,
-                   int x);
+op *gemm_forward(builder *b, int phase, const gemm *p, expert_shape e, gemm_ends at);
+gemm_dy gemm_gradient(builder *b, const gemm *p, expert_shape e, int64_t rows, int dy,
+                      unsigned wanted);
+op *gemm_data(builder *b, const gemm *p, expert_shape e, int64_t rows, const gemm_dy *d, int dx);
+op *gemm_weight(builder *b, const gemm *p, expert_shape e, int64_t rows, const gemm_dy *d, int x);
 
 /* Rows at whose multiples experts start; 1: anywhere. */
 int64_t expert_align(const builder *b);

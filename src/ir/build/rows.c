@@ -67,7 +67,7 @@ void norm_backward(builder *b, const norm_bufs *n, int dy, int dx, bool add)
            OUT(n->dw, n->db), DIM(n->rows, n->width));
     op *o = seg_op(b, SEG_BACKWARD, centred ? OP_LAYER_NORM_D : OP_NORM_D, "norm",
                    IN(dy, n->x, n->w, n->rstd), OUT(dx), DIM(n->rows, n->width));
-    o->flags = n->flags | (add ? ADD_TO : 0);
+    o->flags = n->flags | (add ? ACCUMULATE : 0);
 }
 
 /* ---- rows cut over TP */

@@ -55,7 +55,7 @@ void build_reduce(builder *b, segment *seg, const program *p, int bucket_id, boo
         o = seg_comm(b, SEG_FORWARD, OP_ALL_REDUCE, "gradients", replicas_of(k), NULL, OUT(all),
                      DIM(k->n));
     }
-    finish(o, across, event_of_reduce(bucket_id, p->turns));
+    finish(o, across, event_of_reduce(bucket_id, p->ring_depth));
 }
 
 void build_gather(builder *b, segment *seg, const program *p, int bucket_id, bool across)
@@ -67,7 +67,7 @@ void build_gather(builder *b, segment *seg, const program *p, int bucket_id, boo
     int all = fixed(b, "weights", REGION_WEIGHTS, k->start, k->n);
     op *o = seg_comm(b, SEG_FORWARD, OP_ALL_GATHER, "weights", replicas_of(k), IN(own), OUT(all),
                      DIM(n));
-    finish(o, across, event_of_gather(bucket_id, p->turns));
+    finish(o, across, event_of_gather(bucket_id, p->ring_depth));
 }
 
 /* ---- sums of slices */

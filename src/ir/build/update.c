@@ -284,7 +284,7 @@ static int kept_array(builder *b, const program *p, const char *name, int64_t st
 static int moved_place(builder *b, const program *p, const char *name, int64_t bits, dtype type,
                        const kept_piece *x)
 {
-    int64_t all = p->kept.turns * p->kept.piece;
+    int64_t all = p->kept.ring_depth * p->kept.piece;
     int64_t at = all / 8 * bits + x->turn * dtype_bytes(type, p->kept.piece);
     return seg_fixed(b, name, REGION_OPTIMIZER, at, x->n, type);
 }
@@ -378,7 +378,7 @@ void build_kept(builder *b, segment *seg, const program *p, kept_at *at)
         kept_piece x = {.own = at->own,
                         .at = bucket_slice_start(k) + at->own - k->moments,
                         .n = rest < p->kept.piece ? rest : p->kept.piece,
-                        .turn = at->turns++ % p->kept.turns};
+                        .turn = at->ring_depth++ % p->kept.ring_depth};
         if (p->kept.moved)
             move_piece(b, p, &x);
         else

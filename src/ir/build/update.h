@@ -22,8 +22,8 @@ void build_update(builder *b, segment *seg, const program *p);
 
 /* Some of what the host keeps and updates, in one list; the next begins where it ended. */
 typedef struct kept_at {
-    int64_t own;   /* element of masters and moments; p->weights.owned: there is no more */
-    int64_t turns; /* pieces so far */
+    int64_t own;        /* element of masters and moments; p->weights.owned: there is no more */
+    int64_t ring_depth; /* pieces so far */
     int bucket;
 } kept_at;
 kept_at kept_start(const program *p);

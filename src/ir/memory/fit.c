@@ -67,7 +67,7 @@ static int lives_until(const segment *seg, int phase, int i)
 {
     op_kind k = seg->ops[phase][i].kind;
     if (k == OP_COPY_OUT) return copies_beside(seg, phase, i);
-    return op_is_beside(k) ? runs_beside(seg, phase, i) : i;
+    return op_is_async(k) ? runs_beside(seg, phase, i) : i;
 }
 
 /* A view's use is one of its buffer. */

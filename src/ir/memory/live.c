@@ -103,7 +103,7 @@ static void put(timeline *t, const segment *seg, int phase, int id)
         if (t->first[id] >= 0 && runs_forward(seg, phase, b)) t->add[t->first[id]].temp += bytes;
         break;
     case LIFE_TEMP:
-    case LIFE_PASSED:
+    case LIFE_HIDDEN_IN_FLIGHT:
     case LIFE_BOUNDARY:
         if (t->first[id] < 0) break;
         t->add[t->first[id]].temp += bytes;
@@ -291,10 +291,10 @@ typedef struct walk {
 } walk;
 
 /* Two chunks side by side are the same wherever they meet. */
-typedef struct meeting {
+typedef struct rendezvous {
     bool known;
     live_level most;
-} meeting;
+} rendezvous;
 
 static void see(walk *w, live_level level)
 {
@@ -336,15 +336,15 @@ int64_t live_in_flight(const step_order *o, const int64_t *of_chunk)
 }
 
 /* One entry of the order, or a pair of them. Returns how many. */
-static int64_t step(walk *w, const live_span *chunks, meeting *met, int64_t i)
+static int64_t step(walk *w, const live_span *chunks, rendezvous *met, int64_t i)
 {
     const live_rank *r = w->r;
     const order_entry *e = &r->order->list[i];
     const live_span *of = &chunks[e->chunk];
     if (r->pairs && order_is_pair(r->order, i)) {
         const order_entry *b = e + 1;
-        meeting *m = &met[e->chunk * r->n_chunks + b->chunk];
-        if (!m->known) *m = (meeting){true, both_level(r, e, b)};
+        rendezvous *m = &met[e->chunk * r->n_chunks + b->chunk];
+        if (!m->known) *m = (rendezvous){true, both_level(r, e, b)};
         see(w, m->most);
         w->now = live_less(live_add(w->now, of->kept), chunks[b->chunk].kept);
         return 2;
@@ -362,7 +362,7 @@ live_level live_peak(const live_rank *r, arena *scratch)
     arena_place mark = arena_mark(scratch);
     walk w = {.r = r};
     live_span *chunks = ARENA_RAW(scratch, live_span, r->n_chunks + 1);
-    meeting *met = r->pairs ? ARENA_ARRAY(scratch, meeting, r->n_chunks * r->n_chunks) : NULL;
+    rendezvous *met = r->pairs ? ARENA_ARRAY(scratch, rendezvous, r->n_chunks * r->n_chunks) : NULL;
     for (int64_t i = 0; i < r->n_chunks; i++) chunks[i] = whole(&r->rows[i]);
     int64_t many = 4 * (r->order->warmup + 2 * r->n_chunks), highest = 0, most = 0;
     for (int64_t i = 0; i < r->order->n;) {

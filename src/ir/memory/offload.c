@@ -9,8 +9,8 @@
  *     before it is first used, and the first group when the list begins, so at most two groups are
  *     on the device at once.
  * I2  The segment's input is written by the segment before it, so it cannot be a temporary of
- *     forward. It is passed on in a buffer that the next layers reuse (LIFE_PASSED), and backward
- *     has its own temporary for it. */
+ *     forward. It is passed on in a buffer that the next layers reuse (LIFE_HIDDEN_IN_FLIGHT), and
+ *     backward has its own temporary for it. */
 #include "ir/memory/offload.h"
 
 #include <string.h>
@@ -96,7 +96,7 @@ static void find_moved(offload *f, const offload_options *o)
         moved m = {.id = id, .back = id, .name = name_of(o, b), .last = -1, .first = -1};
         m.host = add_buf(seg, *b, LIFE_HOST);
         if (id == 0) m.back = add_buf(seg, *b, LIFE_TEMP); /* I2 */
-        seg->bufs[id].life = id == 0 ? LIFE_PASSED : LIFE_TEMP;
+        seg->bufs[id].life = id == 0 ? LIFE_HIDDEN_IN_FLIGHT : LIFE_TEMP;
         f->list[f->n++] = m;
     }
 }

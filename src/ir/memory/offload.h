@@ -14,7 +14,7 @@ offload_options offload_options_of(const recipe *r);
 /* Does this buffer go to the host, as long as it is saved? */
 bool offload_takes(const offload_options *o, const buf *b);
 
-/* The name of a layer's input: that of its norm, or with GQA of the product the norm is fused
+/* The name of a layer's input: that of its norm, or with GQA of the GEMM the norm is fused
  * with. Linear attention has none. */
 static inline unsigned offload_of_input(const model *m, int64_t layer)
 {

@@ -28,7 +28,7 @@ void plan_boundary(program *p)
     const step_shape z = step_shape_of(p->s);
     boundary_region b = {.dhidden_bytes = most_bytes(p, LIFE_DHIDDEN),
                          .message_bytes = most_bytes(p, LIFE_BOUNDARY),
-                         .passed_bytes = most_bytes(p, LIFE_PASSED)};
+                         .passed_bytes = most_bytes(p, LIFE_HIDDEN_IN_FLIGHT)};
     boundary_place(&b, p->s, &z);
     p->dhidden_bytes = b.dhidden_bytes, p->dhidden_offset = b.dhidden_offset;
     p->boundary_bytes = b.message_bytes, p->boundary_offset = b.message_offset;
@@ -121,14 +121,14 @@ static void plan_pieces(program *p)
     kept_state *k = &p->kept;
     if (k->moved) {
         k->piece = moved_piece(p->weights.owned);
-        k->turns = MOVED_TURNS;
+        k->ring_depth = MOVED_TURNS;
         k->bytes = k->gradients;
         return;
     }
     k->piece = kept_piece(k->n);
-    k->turns = recipe_on(&p->s->r, K_OPT_OFFLOAD_OVERLAP) ? 2 : 1;
-    k->weights = k->gradients + k->turns * dtype_bytes(t->gradient, k->piece);
-    k->table = k->weights + k->turns * dtype_bytes(t->weight, k->piece);
+    k->ring_depth = recipe_on(&p->s->r, K_OPT_OFFLOAD_OVERLAP) ? 2 : 1;
+    k->weights = k->gradients + k->ring_depth * dtype_bytes(t->gradient, k->piece);
+    k->table = k->weights + k->ring_depth * dtype_bytes(t->weight, k->piece);
     k->bytes = k->table + p->step_bytes[STEP_TABLE];
 }
 
@@ -186,7 +186,7 @@ static const weight *weight_of(const program *p, const instance *i, const param 
 void plan_copies(program *p, arena *a)
 {
     const quant_plan plan = quant_plan_of(&p->s->r);
-    p->bytes[REGION_COPIES] = 0;
+    p->bytes[REGION_QUANTIZED_WEIGHTS] = 0;
     if (plan.form == QUANT_NONE) return;
     p->copy_at = ARENA_ARRAY(a, int64_t, p->weights.n + 1);
     for (int i = 0; i < p->weights.n; i++) p->copy_at[i] = -1;
@@ -196,8 +196,9 @@ void plan_copies(program *p, arena *a)
             for (int k = 0; k < in->seg->n_copies; k++) {
                 const quant_copy *q = &in->seg->copies[k];
                 const weight *w = weight_of(p, in, q->row, q->layer_step, (int)c);
-                p->copy_at[w - p->weights.list] = p->bytes[REGION_COPIES];
-                p->bytes[REGION_COPIES] += quant_places_of(&plan, q->parts, q->n, q->k).bytes;
+                p->copy_at[w - p->weights.list] = p->bytes[REGION_QUANTIZED_WEIGHTS];
+                p->bytes[REGION_QUANTIZED_WEIGHTS] +=
+                    quant_places_of(&plan, q->parts, q->n, q->k).bytes;
             }
         }
 }
@@ -247,7 +248,7 @@ static int64_t weight_place(const program *p, const instance *i, const buf *b, i
 static int64_t copy_place(const program *p, const instance *i, const buf *b, int chunk_id)
 {
     const weight *w = weight_of(p, i, b->row, b->layer_step, chunk_id);
-    return p->offset[REGION_COPIES] + p->copy_at[w - p->weights.list] + b->offset[0];
+    return p->offset[REGION_QUANTIZED_WEIGHTS] + p->copy_at[w - p->weights.list] + b->offset[0];
 }
 
 /* Where an instance's input is that is not saved. One that is received may come while the one
@@ -288,7 +289,8 @@ static int64_t output_place(const program *p, const item_at *at)
     const instance *next = &c->list[at->instance + 1];
     if (next->seg->bufs[0].life == LIFE_BOUNDARY)
         return p->offset[REGION_BOUNDARY] + p->boundary_offset + at->turn * p->boundary_bytes;
-    if (next->seg->bufs[0].life == LIFE_PASSED) return passed_place(p, at, at->instance + 1);
+    if (next->seg->bufs[0].life == LIFE_HIDDEN_IN_FLIGHT)
+        return passed_place(p, at, at->instance + 1);
     return saved_place(p, at, at->instance + 1, 0);
 }
 
@@ -314,7 +316,7 @@ static int64_t chunk_place(const program *p, const item *it, const buf *b)
         return boundary + p->dhidden_offset + at->turn * p->dhidden_bytes;
     case LIFE_BOUNDARY:
         return boundary + p->boundary_offset + at->turn * p->boundary_bytes;
-    case LIFE_PASSED:
+    case LIFE_HIDDEN_IN_FLIGHT:
         return passed_place(p, at, at->instance);
     case LIFE_HOST:
         return p->arena_bytes + *slot_place(p, p->host_slot, at, at->instance, SAVED_OTHER) +

@@ -2,7 +2,7 @@
  *
  * A dropped buffer is a temporary of both phases. Before the first operation of backward that reads
  * it, the operations of forward that wrote it are replayed, and before those, whatever they need
- * that is not there. So only what backward really reads is computed again: the last product of a
+ * that is not there. So only what backward really reads is computed again: the last GEMM of a
  * layer, say, never is.
  *
  * I1  A replayed operation writes whole buffers again, and everything that forward wrote into them
@@ -111,7 +111,7 @@ static bool is_read(const segment *seg, int id)
     return false;
 }
 
-/* Inputs of products that have copies of them: nobody reads them again. */
+/* Inputs of GEMMs that have copies of them: nobody reads them again. */
 static void drop_inputs(segment *seg)
 {
     for (int id = 1; id < seg->n_bufs; id++) {

@@ -26,7 +26,7 @@ const segment *message_segment(assembly *s, segment_kind k, int64_t elements, in
         return m->seg;
     }
     segment *seg = assembly_segment(s);
-    build[k](&s->b, seg, (message_shape){elements, turn, s->p->turns, s->p->posts_early});
+    build[k](&s->b, seg, (message_shape){elements, turn, s->p->ring_depth, s->p->posts_early});
     assembly_done(s, seg, 0);
     ARENA_GROW(s->b.a, s->messages, s->n_messages, s->messages_room);
     s->messages[s->n_messages++] = (struct known_message){seg, k, elements, turn, s->p->at.rank};
@@ -126,7 +126,7 @@ static bool hands_on(const chunk *c)
 
 static void wait_forward(item_walk *w, int64_t entry) /* I1 */
 {
-    add_wait(w, event_of_message(EVENT_SEND_FORWARD, w->turn[entry], w->p->turns));
+    add_wait(w, event_of_message(EVENT_SEND_FORWARD, w->turn[entry], w->p->ring_depth));
 }
 
 static void post(item_walk *w, const unit *u) /* I2 */
@@ -138,7 +138,7 @@ static void post(item_walk *w, const unit *u) /* I2 */
     if (u->b < 0) return;
     const chunk *c = chunk_of(w, u->b);
     if (!has_send(c)) return;
-    add_wait(w, event_of_message(EVENT_SEND_BACKWARD, w->turn[u->b], w->p->turns)); /* I1 */
+    add_wait(w, event_of_message(EVENT_SEND_BACKWARD, w->turn[u->b], w->p->ring_depth)); /* I1 */
     add_message(w, u->b, SEGMENT_POST, c->n - 1, SEG_BACKWARD);
 }
 
@@ -155,7 +155,8 @@ static void begin_backward(item_walk *w, int64_t entry)
     const chunk *c = chunk_of(w, entry);
     bool posted = w->p->posts_early && has_send(c);
     if (w->p->s->pipe.pp > 1 && !posted)
-        add_wait(w, event_of_message(EVENT_SEND_BACKWARD, w->turn[entry], w->p->turns)); /* I1 */
+        add_wait(w,
+                 event_of_message(EVENT_SEND_BACKWARD, w->turn[entry], w->p->ring_depth)); /* I1 */
     if (has_send(c)) add_message(w, entry, SEGMENT_SEND, c->n - 1, SEG_BACKWARD);
 }
 
@@ -281,7 +282,7 @@ static void find_entries(item_walk *w)
     for (int64_t c = 0; c < w->p->n_chunks; c++) w->first_f[c] = w->last_b[c] = -1;
     for (int64_t i = 0; i < o->n; i++) {
         const order_entry *e = &o->list[i];
-        w->turn[i] = count[e->phase]++ % w->p->turns;
+        w->turn[i] = count[e->phase]++ % w->p->ring_depth;
         if (e->phase == SEG_FORWARD && w->first_f[e->chunk] < 0) w->first_f[e->chunk] = i;
         if (e->phase == SEG_BACKWARD) w->last_b[e->chunk] = i;
     }
@@ -306,9 +307,9 @@ static void step_items(item_walk *w)
     take_room(w);
     gather_items(w);
     run_units(w);
-    for (int turn = 0; turn < p->turns && p->s->pipe.pp > 1; turn++) {
-        add_wait(w, event_of_message(EVENT_SEND_FORWARD, turn, p->turns));
-        add_wait(w, event_of_message(EVENT_SEND_BACKWARD, turn, p->turns));
+    for (int turn = 0; turn < p->ring_depth && p->s->pipe.pp > 1; turn++) {
+        add_wait(w, event_of_message(EVENT_SEND_FORWARD, turn, p->ring_depth));
+        add_wait(w, event_of_message(EVENT_SEND_BACKWARD, turn, p->ring_depth));
     }
 }
 
@@ -317,13 +318,13 @@ void build_items(assembly *s)
     program *p = s->p;
     arena *a = s->own;
     item_walk w = {.s = s, .p = p};
-    p->n_events = events_of_program(p->weights.n_buckets, p->turns);
+    p->n_events = events_of_program(p->weights.n_buckets, p->ring_depth);
     s->waits = (const segment **)ARENA_ARRAY(a, segment *, p->n_events + 1);
     w.turn = ARENA_ARRAY(a, int, p->order.n);
     w.first_f = ARENA_ARRAY(a, int64_t, p->n_chunks);
     w.last_b = ARENA_ARRAY(a, int64_t, p->n_chunks);
     w.user = ARENA_ARRAY(a, int, p->weights.n_buckets + 1);
-    w.reduces_beside = recipe_on(&p->s->r, K_GRAD_OVERLAP);
+    w.overlaps_reduction = recipe_on(&p->s->r, K_GRAD_OVERLAP);
     find_entries(&w);
     find_users(&w);
     cut_units(&w);

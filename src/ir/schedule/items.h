@@ -16,7 +16,7 @@ typedef struct item_walk {
     int64_t *first_f; /* [n_chunks] entry of the first forward */
     int64_t *last_b;  /* [n_chunks] entry of the last backward */
     int *user;        /* [n_buckets] first instance of its chunk that uses it */
-    bool reduces_beside;
+    bool overlaps_reduction;
     unit *units;
     int64_t n_units;
 } item_walk;

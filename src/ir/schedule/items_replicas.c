@@ -71,7 +71,7 @@ void before_instance(item_walk *w, int64_t entry, int i)
     for (int b = 0; w->p->gathers_late && b < w->p->weights.n_buckets; b++) {
         const bucket *k = &w->p->weights.buckets[b];
         if (k->chunk == e->chunk && w->user[b] == i && k->shards > 1) /* I1 */
-            add_wait(w, event_of_gather(b, w->p->turns));
+            add_wait(w, event_of_gather(b, w->p->ring_depth));
     }
     const segment *copies = w->p->chunks[e->chunk].list[i].copies;
     if (copies) add_item(w, copies, SEG_FORWARD, place_at(w, entry, i)); /* I2 */
@@ -80,7 +80,7 @@ void before_instance(item_walk *w, int64_t entry, int i)
 void after_instance(item_walk *w, int64_t entry, int i)
 {
     const order_entry *e = &w->p->order.list[entry];
-    if (!w->reduces_beside || entry != w->last_b[e->chunk]) return;
+    if (!w->overlaps_reduction || entry != w->last_b[e->chunk]) return;
     for (int b = 0; b < w->p->weights.n_buckets; b++)
         if (w->p->weights.buckets[b].chunk == e->chunk && w->user[b] == i &&
             bucket_has_replicas(w->p, b)) /* I1 */
@@ -135,8 +135,8 @@ void finish_items(item_walk *w)
     w->out = &p->items[PART_FINISH];
     for (int b = 0; b < p->weights.n_buckets; b++) {
         if (!bucket_has_replicas(p, b)) continue;
-        if (w->reduces_beside)
-            add_wait(w, event_of_reduce(b, w->p->turns));
+        if (w->overlaps_reduction)
+            add_wait(w, event_of_reduce(b, w->p->ring_depth));
         else
             add_item(w, bucket_segment(w, b, false, false), SEG_FORWARD, nowhere);
     }

@@ -64,7 +64,7 @@ static int find_messages(wait_finder *f, const op *o, touched t, uint64_t spaces
 /* Copies to and from the host, and what the host computes between them. */
 static bool is_of_host(op_kind k)
 {
-    return op_is_beside(k) && !op_is_comm(k);
+    return op_is_async(k) && !op_is_comm(k);
 }
 
 static void put(wait_finder *f, const op *o, touched t, uint64_t spaces, bool beside)
@@ -83,7 +83,7 @@ static void put(wait_finder *f, const op *o, touched t, uint64_t spaces, bool be
 int wait_finder_next(wait_finder *f, const op *o, touched t, int *events) /* I2 */
 {
     uint64_t spaces = spaces_of(t);
-    bool beside = op_is_beside(o->kind), copy = is_of_host(o->kind);
+    bool beside = op_is_async(o->kind), copy = is_of_host(o->kind);
     int n = 0;
     if (!copy && f->flight_spaces & spaces) n = find_messages(f, o, t, spaces, events);
     for (int s = 0; beside && s < STREAM_COUNT; s++) {

@@ -106,7 +106,7 @@ static void list_waits(segment *seg, int phase, arena *a)
     int n = seg->n_ops[phase], messages = 0, touches = 0;
     for (int i = 0; i < n; i++) {
         const op *o = &seg->ops[phase][i];
-        messages += op_is_beside(o->kind);
+        messages += op_is_async(o->kind);
         for (int k = 0; k < OP_IN_MAX; k++) touches += o->in[k] >= 0;
         for (int k = 0; k < OP_OUT_MAX; k++) touches += o->out[k] >= 0;
     }

@@ -5,7 +5,7 @@
 
 #include "ir/program.h"
 
-static bool is_product(op_kind k)
+static bool is_gemm(op_kind k)
 {
     static const op_kind list[] = {OP_GEMM,      OP_GEMM_D,    OP_GEMM_W,
                                    OP_HEAD_LOSS, OP_HEAD_PART, OP_HEAD_PART_D,
@@ -36,7 +36,7 @@ static status prepare_segment(device *d, const segment *seg, int *others, error 
     status s = OK;
     for (int phase = 0; phase < 2; phase++)
         for (int i = 0; i < seg->n_ops[phase] && !s; i++)
-            if (is_product(seg->ops[phase][i].kind))
+            if (is_gemm(seg->ops[phase][i].kind))
                 s = prepare(d, seg, &seg->ops[phase][i], others, err);
     return s;
 }

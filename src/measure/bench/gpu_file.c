@@ -72,7 +72,7 @@ static void set_kinds(hardware *h, const measured *m)
     }
 }
 
-static void set_products(hardware *h, const measured *m)
+static void set_gemms(hardware *h, const measured *m)
 {
     const measure_scale *z = m->scale;
     double peak = h->peak[NUMBER_BF16], depth = measured_depth(&m->deep);
@@ -158,7 +158,7 @@ static hardware described(const measured *m, const hardware *base)
     hardware_leave(&h, HEADROOM_DEFAULT);
     set_memory(&h, m);
     set_kinds(&h, m);
-    set_products(&h, m);
+    set_gemms(&h, m);
     set_narrow(&h, m);
     set_attention(&h, m);
     set_host(&h, m);

@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 #include "op/update.h"
-#include "measure/bench/jig.h"
+#include "measure/bench/microbench.h"
 
 #define COUNT(list) ((int)(sizeof(list) / sizeof((list)[0])))
 
@@ -22,7 +22,7 @@ typedef struct kind_row {
     int64_t dim[OP_DIM_MAX];
     unsigned flags;
     const char *in, *out;
-    jig_table table;
+    microbench_table table;
     int64_t table_n, table_each;
     unsigned wide_in, wide_out;
 } kind_row;
@@ -103,14 +103,14 @@ static timed_op op_of(const kind_row *k)
 static double bytes_of(const timed_op *t)
 {
     if (t->o.kind == OP_SQUARES) return 4.0 * N;
-    return t->o.kind == OP_ADAMW ? 30.0 * N : jig_bytes(t);
+    return t->o.kind == OP_ADAMW ? 30.0 * N : microbench_bytes(t);
 }
 
 /* ---- the host */
 
 enum { SMALL = 128 };
 
-static timed_op small_of(const jig *j, launch_kind k)
+static timed_op small_of(const microbench *j, launch_kind k)
 {
     timed_op t = {.o = {.kind = OP_ADD, .dim = {SMALL}, .name = "launch"}};
     t.in[IN_ADD_a] = t.in[IN_ADD_b] = t.out[OUT_ADD_y] = SMALL;
@@ -124,7 +124,7 @@ static timed_op small_of(const jig *j, launch_kind k)
     const int64_t out[JIG_TENSORS] = {2, SMALL * SMALL, v * SMALL};
     switch (k) {
     case LAUNCH_PRODUCT:
-        return product_op(OP_GEMM, SMALL, SMALL, SMALL);
+        return gemm_op(OP_GEMM, SMALL, SMALL, SMALL);
     case LAUNCH_GROUPED:
         return grouped_op(j, OP_GROUPED, 1, SMALL, SMALL);
     case LAUNCH_ATTENTION: /* the dearer of both */
@@ -154,7 +154,7 @@ static const launch_kind launches[] = {LAUNCH_ELEMENTWISE, LAUNCH_PRODUCT, LAUNC
 /* ---- copies */
 
 /* The best of some windows: one way has been seen to take a fifth longer for a moment. */
-static double copied(jig *j, device_address to, device_address from, int64_t bytes)
+static double copied(microbench *j, device_address to, device_address from, int64_t bytes)
 {
     enum { WINDOWS = 5, TIMES = 10 };
     const device_table *t = j->d->table;
@@ -168,12 +168,12 @@ static double copied(jig *j, device_address to, device_address from, int64_t byt
         }
         best = fmax(best, (double)bytes * TIMES / (clock_seconds() - start));
     }
-    jig_step(j);
+    microbench_step(j);
     return best;
 }
 
 /* Both ways at once, on streams of their own, between two halves of the host's memory. */
-static double copied_both(jig *j, int64_t bytes)
+static double copied_both(microbench *j, int64_t bytes)
 {
     enum { TIMES = 10 };
     const device_table *t = j->d->table;
@@ -182,38 +182,38 @@ static double copied_both(jig *j, int64_t bytes)
     for (int i = -2; i < TIMES; i++) {
         if (i == 0) t->sync(j->d);
         if (i == 0) start = clock_seconds();
-        t->copy(j->d, STREAM_COPY_BACK, jig_in(j), (device_address){SPACE_HOST, 0}, half);
-        t->copy(j->d, STREAM_COPY, (device_address){SPACE_HOST, half}, jig_out(j), half);
+        t->copy(j->d, STREAM_COPY_BACK, microbench_in(j), (device_address){SPACE_HOST, 0}, half);
+        t->copy(j->d, STREAM_COPY, (device_address){SPACE_HOST, half}, microbench_out(j), half);
     }
-    jig_copies_end(j);
-    jig_step(j);
+    microbench_copies_end(j);
+    microbench_step(j);
     return (double)(2 * half) * TIMES / (clock_seconds() - start);
 }
 
 /* The host's time to know that a stream is through. */
-static double wait_for_it(jig *j)
+static double wait_for_it(microbench *j)
 {
     enum { TIMES = 50 };
     const device_table *t = j->d->table;
     double start = clock_seconds();
     for (int i = 0; i < TIMES; i++) {
-        t->copy(j->d, STREAM_COPY, (device_address){SPACE_HOST, 0}, jig_in(j), 64);
+        t->copy(j->d, STREAM_COPY, (device_address){SPACE_HOST, 0}, microbench_in(j), 64);
         t->record(j->d, STREAM_COPY, 0);
         t->wait_here(j->d, 0);
     }
-    jig_step(j);
+    microbench_step(j);
     return (clock_seconds() - start) / TIMES;
 }
 
 /* Of the operation whose time alone is the unit of all launches. */
-void measure_graphs(jig *j, measured *m)
+void measure_graphs(microbench *j, measured *m)
 {
     timed_op t = small_of(j, LAUNCH_ELEMENTWISE);
     if (!j->d->table->graphs) {
-        jig_step(j);
+        microbench_step(j);
         return;
     }
-    jig_graph g = jig_host_graph(j, &t);
+    microbench_graph g = microbench_host_graph(j, &t);
     m->graph_launch = g.each;
     m->replay = g.replay;
 }
@@ -225,23 +225,23 @@ int measure_kinds_count(void)
     return COUNT(kinds) + COUNT(launches) + HELD + COPIES;
 }
 
-void measure_kinds(jig *j, measured *m)
+void measure_kinds(microbench *j, measured *m)
 {
     const int64_t piece = 1 << 25;
     const device_address host = {SPACE_HOST, 0};
     for (int i = 0; i < COUNT(kinds); i++) {
         timed_op t = op_of(&kinds[i]);
-        double seconds = jig_time(j, &t);
+        double seconds = microbench_time(j, &t);
         m->kind_bytes[t.o.kind] = bytes_of(&t);
         m->kind[t.o.kind] = m->kind_bytes[t.o.kind] / seconds;
     }
     for (int i = 0; i < COUNT(launches); i++) {
         timed_op t = small_of(j, launches[i]);
-        m->host[launches[i]] = jig_host(j, &t);
+        m->host[launches[i]] = microbench_host(j, &t);
     }
     measure_graphs(j, m);
-    m->to_device = copied(j, jig_in(j), host, piece);
-    m->to_host = copied(j, host, jig_out(j), piece);
+    m->to_device = copied(j, microbench_in(j), host, piece);
+    m->to_host = copied(j, host, microbench_out(j), piece);
     m->both_ways = copied_both(j, piece);
     m->wait = wait_for_it(j);
 }

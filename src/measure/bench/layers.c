@@ -1,4 +1,4 @@
-/* layers.c - what a layer does beside products, and what is measured once. */
+/* layers.c - what a layer does beside GEMMs, and what is measured once. */
 #include <math.h>
 #include <omp.h>
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "backend/cpu/kernels/update.h"
-#include "measure/bench/jig.h"
+#include "measure/bench/microbench.h"
 #include "train/executor/optimizer.h"
 
 #define COUNT(list) ((int)(sizeof(list) / sizeof((list)[0])))
@@ -44,7 +44,7 @@ static int64_t row_elements(const pass *p)
     return sum;
 }
 
-static timed_op pass_of(const jig *j, const pass *p, double bytes)
+static timed_op pass_of(const microbench *j, const pass *p, double bytes)
 {
     int64_t rows = (int64_t)bytes / dtype_bytes(j->scale->type, 1) / row_elements(p);
     timed_op t = {.o = {.kind = p->kind, .name = "pass", .real = {1e-5}}};
@@ -57,25 +57,25 @@ static timed_op pass_of(const jig *j, const pass *p, double bytes)
     return t;
 }
 
-static double pass_rate(jig *j, const pass *list, int n, double bytes)
+static double pass_rate(microbench *j, const pass *list, int n, double bytes)
 {
     double moved = 0, seconds = 0;
     for (int i = 0; i < n; i++) {
         timed_op t = pass_of(j, &list[i], bytes);
-        seconds += jig_time(j, &t);
-        moved += jig_bytes(&t);
+        seconds += microbench_time(j, &t);
+        moved += microbench_bytes(&t);
     }
     return moved / seconds;
 }
 
-double measure_memory(jig *j, double bytes)
+double measure_memory(microbench *j, double bytes)
 {
     pass mix[MEASURED_PASSES];
     mix_of(mix, j->scale);
     return pass_rate(j, mix, MEASURED_PASSES, bytes);
 }
 
-double measure_copies(jig *j, double bytes)
+double measure_copies(microbench *j, double bytes)
 {
     const int64_t h = j->scale->width;
     const pass copy = {OP_COPY, {h}, {h}, {0}, {-h}};
@@ -84,15 +84,15 @@ double measure_copies(jig *j, double bytes)
 
 /* ---- small things */
 
-static double least(jig *j)
+static double least(microbench *j)
 {
     timed_op t = {.o = {.kind = OP_ADD, .dim = {1}, .name = "least"}};
     t.in[IN_ADD_a] = t.in[IN_ADD_b] = t.out[OUT_ADD_y] = 1;
-    return jig_time(j, &t);
+    return microbench_time(j, &t);
 }
 
 /* What the run does between two operations. */
-static double launch(jig *j)
+static double launch(microbench *j)
 {
     enum { TIMES = 20000 };
     double start = clock_seconds();
@@ -101,13 +101,13 @@ static double launch(jig *j)
         comm_progress(j->c);
     }
     double each = (clock_seconds() - start) / TIMES;
-    jig_step(j);
-    return jig_mean(j, each);
+    microbench_step(j);
+    return microbench_mean(j, each);
 }
 
 /* ---- head, delta rule, optimizer */
 
-static double vocabulary(jig *j)
+static double vocabulary(microbench *j)
 {
     const measure_scale *z = j->scale;
     const int64_t n = z->head_tokens, h = z->head_width, v = z->vocabulary;
@@ -118,10 +118,10 @@ static double vocabulary(jig *j)
     memcpy(t.in, in, sizeof in);
     memcpy(t.out, out, sizeof out);
     t.o.real[REAL_HEAD_LOSS_scale] = 1;
-    return jig_flops(j, &t, 1);
+    return microbench_flops(j, &t, 1);
 }
 
-static double delta_rule(jig *j)
+static double delta_rule(microbench *j)
 {
     enum { CHUNK = 64 };
     const measure_scale *z = j->scale;
@@ -135,7 +135,7 @@ static double delta_rule(jig *j)
                         .in = {o, qkv, gates, gates, states},
                         .out = {qkv, gates, gates}}};
     for (int i = 0; i < COUNT(list); i++) memcpy(list[i].o.dim, dim, sizeof dim);
-    return jig_flops(j, list, COUNT(list));
+    return microbench_flops(j, list, COUNT(list));
 }
 
 /* Beside a GPU the update has company: while a piece is updated, gradients of another come down and
@@ -143,16 +143,17 @@ static double delta_rule(jig *j)
  * 4.4e9 elements a second alone, 3.4e9 to 3.8e9 beside copies. */
 enum { ADAM_ARRAYS = 5, ADAM_COPIED = 2 }; /* of FP32; what copies take and bring lies behind */
 
-static void begin_copies(jig *j, int64_t n)
+static void begin_copies(microbench *j, int64_t n)
 {
     const int64_t behind = ADAM_ARRAYS * n * 4;
     const device_table *t = j->d->table;
-    t->copy(j->d, STREAM_COPY, (device_address){SPACE_KEPT, behind}, jig_out(j), n * 4);
-    t->copy(j->d, STREAM_COPY_BACK, jig_in(j), (device_address){SPACE_KEPT, behind + n * 4}, n * 2);
+    t->copy(j->d, STREAM_COPY, (device_address){SPACE_KEPT, behind}, microbench_out(j), n * 4);
+    t->copy(j->d, STREAM_COPY_BACK, microbench_in(j), (device_address){SPACE_KEPT, behind + n * 4},
+            n * 2);
 }
 
 /* Seconds of updates of n elements, one after another; how many there were. */
-static int time_updates(jig *j, const update_arrays *x, int64_t n, bool beside)
+static int time_updates(microbench *j, const update_arrays *x, int64_t n, bool beside)
 {
     const double row[TABLE_COLUMNS] = {[TABLE_N] = (double)n};
     optimizer o = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .table = {row, 1}};
@@ -164,7 +165,7 @@ static int time_updates(jig *j, const update_arrays *x, int64_t n, bool beside)
         double start = clock_seconds();
         optimizer_update(&o, x, (step_rates){1e-6, 1e-6, 0, 1});
         j->times[times++] = clock_seconds() - start;
-        if (beside) jig_copies_end(j);
+        if (beside) microbench_copies_end(j);
     }
     return times;
 }
@@ -172,7 +173,7 @@ static int time_updates(jig *j, const update_arrays *x, int64_t n, bool beside)
 /* Elements a second that the host updates, in memory as the state that it keeps has it: FP32
  * weights on a CPU; beside a GPU masters, BF16 weights and moments, so many that no cache holds
  * them. */
-static double adam(jig *j)
+static double adam(microbench *j)
 {
     const bool beside = j->scale->type != DTYPE_F32;
     const int64_t n = j->scale->host_updates;
@@ -181,7 +182,7 @@ static double adam(jig *j)
     double seconds = 1;
     if (!j->st) j->st = j->d->table->take(j->d, SPACE_KEPT, bytes, j->err);
     float *memory = j->st ? NULL : j->d->table->map(j->d, (device_address){SPACE_KEPT, 0});
-    jig_barrier(j);
+    microbench_barrier(j);
     if (memory) {
         const update_arrays x = {.weights = {beside ? DTYPE_BF16 : DTYPE_F32, memory},
                                  .gradients = {DTYPE_F32, memory + n},
@@ -190,15 +191,15 @@ static double adam(jig *j)
                                  .masters = {DTYPE_F32, beside ? memory + 4 * n : NULL}};
         for (int64_t i = 0; i < n; i++) memory[n + i] = (float)(i % 2003) * 1e-3F - 1;
         if (beside) omp_set_num_threads(update_threads_beside_gpu());
-        seconds = jig_typical(j, time_updates(j, &x, n, beside));
+        seconds = microbench_typical(j, time_updates(j, &x, n, beside));
         omp_set_num_threads(threads);
         j->st = j->d->table->take(j->d, SPACE_KEPT, 0, j->err);
     }
-    jig_step(j);
-    return (double)n / jig_mean(j, seconds);
+    microbench_step(j);
+    return (double)n / microbench_mean(j, seconds);
 }
 
-void measure_once(jig *j, measured *m)
+void measure_once(microbench *j, measured *m)
 {
     m->head = fmax(m->head, vocabulary(j));
     m->linear = fmax(m->linear, delta_rule(j));

@@ -1,4 +1,4 @@
-/* measure.c - products and attention by size, and the order in which all is measured. */
+/* measure.c - GEMMs and attention by size, and the order in which all is measured. */
 #include "measure/bench/measure.h"
 
 #include <math.h>
@@ -7,12 +7,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "measure/bench/jig.h"
+#include "measure/bench/microbench.h"
 #include "train/loop/agree.h"
 
 #define COUNT(list) ((int)(sizeof(list) / sizeof((list)[0])))
 
-/* ---- products: one of a layer's forms, or the three of them together */
+/* ---- GEMMs: one of a layer's forms, or the three of them together */
 
 static timed_op added(timed_op t, measured_form f)
 {
@@ -31,104 +31,104 @@ static int of_forms(timed_op *list, const timed_op *all, measured_form f)
 }
 
 /* Result of side squared, sums of `depth`. */
-static double products(jig *j, double side, double depth, measured_form f)
+static double gemms(microbench *j, double side, double depth, measured_form f)
 {
     int64_t s = (int64_t)side, d = (int64_t)depth;
-    const timed_op all[] = {product_op(OP_GEMM, s, s, d), product_op(OP_GEMM_D, s, d, s),
-                            product_op(OP_GEMM_W, d, s, s)};
+    const timed_op all[] = {gemm_op(OP_GEMM, s, s, d), gemm_op(OP_GEMM_D, s, d, s),
+                            gemm_op(OP_GEMM_W, d, s, s)};
     timed_op list[3];
-    return jig_flops(j, list, of_forms(list, all, f));
+    return microbench_flops(j, list, of_forms(list, all, f));
 }
 
-static double by_side(jig *j, double side, measured_form f)
+static double by_side(microbench *j, double side, measured_form f)
 {
-    return products(j, side, (double)j->scale->depth, f);
+    return gemms(j, side, (double)j->scale->depth, f);
 }
 
-static double by_depth(jig *j, double depth, measured_form f)
+static double by_depth(microbench *j, double depth, measured_form f)
 {
-    return products(j, (double)j->scale->side, depth, f);
+    return gemms(j, (double)j->scale->side, depth, f);
 }
 
-static double experts(jig *j, double rows, measured_form f)
+static double experts(microbench *j, double rows, measured_form f)
 {
     int64_t n = (int64_t)rows, side = j->scale->expert_side;
     const timed_op all[] = {grouped_op(j, OP_GROUPED, n, side, side),
                             grouped_op(j, OP_GROUPED_D, n, side, side),
                             grouped_op(j, OP_GROUPED_W, n, side, side)};
     timed_op list[3];
-    return jig_flops(j, list, of_forms(list, all, f));
+    return microbench_flops(j, list, of_forms(list, all, f));
 }
 
-static double experts_by_depth(jig *j, double depth, measured_form f)
+static double experts_by_depth(microbench *j, double depth, measured_form f)
 {
     (void)f;
     timed_op t =
         grouped_op(j, OP_GROUPED, j->scale->usual_rows, j->scale->expert_side, (int64_t)depth);
-    return jig_flops(j, &t, 1);
+    return microbench_flops(j, &t, 1);
 }
 
 /* ---- the same in FP8 */
 
-static double narrow_products(jig *j, double side, double depth, measured_form f)
+static double narrow_gemms(microbench *j, double side, double depth, measured_form f)
 {
     int64_t s = (int64_t)side, d = (int64_t)depth;
     timed_op t = f == FORM_FORWARD ? narrow_op(OP_QGEMM, s, s, d)
                  : f == FORM_DATA  ? narrow_op(OP_QGEMM_D, s, d, s)
                                    : added(narrow_op(OP_QGEMM_W, d, s, s), f);
-    return jig_flops(j, &t, 1);
+    return microbench_flops(j, &t, 1);
 }
 
-static double narrow_by_side(jig *j, double side, measured_form f)
+static double narrow_by_side(microbench *j, double side, measured_form f)
 {
-    return narrow_products(j, side, (double)j->scale->depth, f);
+    return narrow_gemms(j, side, (double)j->scale->depth, f);
 }
 
-static double narrow_by_depth(jig *j, double depth, measured_form f)
+static double narrow_by_depth(microbench *j, double depth, measured_form f)
 {
-    return narrow_products(j, (double)j->scale->side, depth, f);
+    return narrow_gemms(j, (double)j->scale->side, depth, f);
 }
 
-static double narrow_experts(jig *j, double rows, measured_form f)
+static double narrow_experts(microbench *j, double rows, measured_form f)
 {
     const op_kind kind = (op_kind)(OP_QGROUPED + (f < FORM_WEIGHT ? (int)f : FORM_WEIGHT));
     int64_t side = j->scale->expert_side;
     timed_op t = added(narrow_grouped_op(j, kind, (int64_t)rows, side, side), f);
-    return jig_flops(j, &t, 1);
+    return microbench_flops(j, &t, 1);
 }
 
-static double narrow_experts_by_depth(jig *j, double depth, measured_form f)
+static double narrow_experts_by_depth(microbench *j, double depth, measured_form f)
 {
     (void)f;
     timed_op t = narrow_grouped_op(j, OP_QGROUPED, j->scale->usual_rows, j->scale->expert_side,
                                    (int64_t)depth);
-    return jig_flops(j, &t, 1);
+    return microbench_flops(j, &t, 1);
 }
 
 /* ---- attention: forward, backward, or both */
 
-static double by_length(jig *j, double length, measured_form f)
+static double by_length(microbench *j, double length, measured_form f)
 {
     int64_t d = j->scale->head;
     timed_op t = attention_op(j, (int64_t)length, d, d, f == FORM_DATA);
-    return jig_flops(j, &t, 1);
+    return microbench_flops(j, &t, 1);
 }
 
-static double by_head(jig *j, double size, measured_form f)
+static double by_head(microbench *j, double size, measured_form f)
 {
     (void)f;
     int64_t s = j->scale->usual_length, d = (int64_t)size;
     timed_op list[] = {attention_op(j, s, d, d, false), attention_op(j, s, d, d, true)};
-    return jig_flops(j, list, COUNT(list));
+    return microbench_flops(j, list, COUNT(list));
 }
 
-static double by_bytes(jig *j, double bytes, measured_form f)
+static double by_bytes(microbench *j, double bytes, measured_form f)
 {
     (void)f;
     return measure_memory(j, bytes);
 }
 
-static double copies_by_bytes(jig *j, double bytes, measured_form f)
+static double copies_by_bytes(microbench *j, double bytes, measured_form f)
 {
     (void)f;
     return measure_copies(j, bytes);
@@ -137,7 +137,7 @@ static double copies_by_bytes(jig *j, double bytes, measured_form f)
 /* ---- all of it */
 
 typedef struct series {
-    double (*rate)(jig *j, double x, measured_form f);
+    double (*rate)(microbench *j, double x, measured_form f);
     const scale_list *x;
     int ops; /* operations of a point */
     curve *to;
@@ -174,12 +174,12 @@ static int list_series(series *out, const measure_scale *z, measured *m)
     return n;
 }
 
-static int points_of(const jig *j, const series *s)
+static int points_of(const microbench *j, const series *s)
 {
     return j->o->rows && s->x->n > j->o->rows ? j->o->rows : s->x->n;
 }
 
-static int add_up(const jig *j, const series *list, int n)
+static int add_up(const microbench *j, const series *list, int n)
 {
     int sum = measure_messages_count(j);
     if (j->o->messages) return sum * j->scale->rounds;
@@ -189,12 +189,12 @@ static int add_up(const jig *j, const series *list, int n)
     return sum * j->scale->rounds;
 }
 
-static void measure_kernels(jig *j, measured *m, const series *list, int n)
+static void measure_kernels(microbench *j, measured *m, const series *list, int n)
 {
     for (int i = 0; i < n; i++)
         for (int k = 0; k < points_of(j, &list[i]); k++) {
             double x = list[i].x->x[k];
-            jig_point(list[i].to, k, x, list[i].rate(j, x, list[i].form));
+            microbench_point(list[i].to, k, x, list[i].rate(j, x, list[i].form));
         }
     measure_once(j, m);
     if (!j->scale->forms) return;
@@ -203,7 +203,7 @@ static void measure_kernels(jig *j, measured *m, const series *list, int n)
     measure_variants(j, m);
 }
 
-static void measure_all(jig *j, measured *m)
+static void measure_all(microbench *j, measured *m)
 {
     series list[SERIES_MAX];
     int n = list_series(list, j->scale, m);
@@ -216,9 +216,9 @@ static void measure_all(jig *j, measured *m)
     measure_messages_end(m);
 }
 
-static double others_since(const jig *j, const jig_load *before)
+static double others_since(const microbench *j, const microbench_load *before)
 {
-    jig_load now = jig_load_now(j);
+    microbench_load now = microbench_load_now(j);
     double all = now.all - before->all, own = now.own - before->own;
     double cores = (double)sysconf(_SC_NPROCESSORS_ONLN), time = now.when - before->when;
     return all > own ? (all - own) / (cores * time) : 0;
@@ -233,9 +233,9 @@ static measure_scale only_messages(const measure_scale *z)
     return y;
 }
 
-static status take_pools(jig *j, error *err)
+static status take_pools(microbench *j, error *err)
 {
-    status s = jig_take(j, err);
+    status s = microbench_take(j, err);
     if (!s || !j->o->messages) return s;
     error why = *err;
     return error_set(err, s,
@@ -247,7 +247,7 @@ static status take_pools(jig *j, error *err)
 /* A rank that is alone has a world of its own, for the device. */
 static status measure_on(measured *m, comm *c, comm *world, const measure_options *o, error *err)
 {
-    jig j = {.c = c, .ranks = c ? comm_size(c) : 1, .scale = o->scale, .o = o, .err = err};
+    microbench j = {.c = c, .ranks = c ? comm_size(c) : 1, .scale = o->scale, .o = o, .err = err};
     j.crowded = j.ranks * o->threads > sysconf(_SC_NPROCESSORS_ONLN);
     if (!j.scale) j.scale = &measure_scale_cpu;
     m->scale = j.scale;
@@ -262,7 +262,7 @@ static status measure_on(measured *m, comm *c, comm *world, const measure_option
     const bool joins = !s && c && o->messages;
     if (joins) measure_messages_join(&j, m);
     if (!s) {
-        jig_load before = jig_load_now(&j);
+        microbench_load before = microbench_load_now(&j);
         measure_all(&j, m);
         m->others = others_since(&j, &before);
         s = j.st;

@@ -16,7 +16,7 @@
 #include "op/op.h"
 #include "measure/bench/scale.h"
 
-/* A layer's products: its three forms together, or one of them. The gradient of a weight is written
+/* A layer's GEMMs: its three forms together, or one of them. The gradient of a weight is written
  * by the first microbatch of a step and added to by the others. */
 typedef enum measured_form {
     FORM_FORWARD,
@@ -49,7 +49,7 @@ typedef struct measured {
     curve grouped;      /* by rows of an expert */
     curve attention[2]; /* by length, forward and backward; heads of the scale's size */
     curve heads;        /* attention by size of a head */
-    double head;        /* product with the vocabulary, loss and gradient in one */
+    double head;        /* GEMM with the vocabulary, loss and gradient in one */
     double linear;      /* delta rule */
     /* where the scale has forms: those above are forward only */
     curve gemm_form[FORM_COUNT], grouped_form[FORM_COUNT], grouped_deep;
@@ -100,7 +100,7 @@ typedef struct measure_options {
  * no memory. */
 status measure_machine(measured *out, comm *c, const measure_options *o, error *err);
 
-/* The highest value of a curve; of all products. */
+/* The highest value of a curve; of all GEMMs. */
 double measured_best(const curve *c);
 double measured_peak(const measured *m);
 

@@ -13,8 +13,8 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "backend/device/meeting.h"
-#include "measure/bench/jig.h"
+#include "backend/device/rendezvous.h"
+#include "measure/bench/microbench.h"
 
 enum { LATENCIES = 2 };
 
@@ -34,19 +34,19 @@ const char *measured_message_name(measured_message m)
     return kinds[m].name;
 }
 
-static int points(const jig *j)
+static int points(const microbench *j)
 {
     const int n = j->scale->messages.n;
     return j->o->rows && j->o->rows < n ? j->o->rows : n;
 }
 
-int measure_messages_count(const jig *j)
+int measure_messages_count(const microbench *j)
 {
     return j->ranks > 1 ? LATENCIES + MEASURED_MESSAGES * points(j) : 0;
 }
 
 /* `bytes` leave this rank; n floats go to each other member, or round the ring. */
-static op message_of(const jig *j, measured_message m, double bytes)
+static op message_of(const microbench *j, measured_message m, double bytes)
 {
     op o = {.kind = kinds[m].kind, .group = GROUP_WORLD, .stream = STREAM_COMM};
     int32_t others = (int32_t)(m == MEASURED_SHIFT ? 1 : j->ranks - 1);
@@ -63,11 +63,11 @@ static op message_of(const jig *j, measured_message m, double bytes)
 
 /* Of an exchange of rows of one float: where they start and how many they are, of what goes and of
  * what comes. */
-static void write_table(jig *j, const op *o)
+static void write_table(microbench *j, const op *o)
 {
     const int32_t ranks = (int32_t)j->ranks, n = (int32_t)o->dim[DIM_EXCHANGE_ROOM] / ranks;
     for (int32_t i = 0; i < 4 * ranks && o->kind == OP_EXCHANGE; i++) {
-        device_address at = jig_tables(j);
+        device_address at = microbench_tables(j);
         int32_t x = i / ranks % 2 ? n : i % ranks * n;
         at.offset += i * (int64_t)sizeof x;
         j->d->table->write(j->d, at, &x, sizeof x);
@@ -84,7 +84,7 @@ static comm_use stream_used(void)
 /* ---- the device's way */
 
 /* As a run does before its first item: whoever fails ends the job, since others wait for it. */
-void measure_messages_join(jig *j, measured *m)
+void measure_messages_join(microbench *j, measured *m)
 {
     const scale_list *sizes = &j->scale->messages;
     device_traffic t = {.use = stream_used()};
@@ -92,7 +92,7 @@ void measure_messages_join(jig *j, measured *m)
     for (int k = 0; k < MEASURED_MESSAGES; k++) {
         op o = message_of(j, (measured_message)k, sizes->x[sizes->n - 1]);
         op_types types = {.in_elements = {[IN_MESSAGE_x] = o.dim[DIM_EXCHANGE_ROOM]}};
-        int64_t bytes = meeting_sent(&o, &types, j->ranks);
+        int64_t bytes = rendezvous_sent(&o, &types, j->ranks);
         if (bytes > t.sent[STREAM_COMM]) t.sent[STREAM_COMM] = bytes;
     }
     comm_streams(j->c, &t.use);
@@ -107,7 +107,7 @@ void measure_messages_join(jig *j, measured *m)
     snprintf(m->transport, sizeof m->transport, "%s", how ? how : own);
 }
 
-void measure_messages_leave(jig *j)
+void measure_messages_leave(microbench *j)
 {
     j->d->table->sync(j->d);
     device_detach(j->c);
@@ -117,11 +117,12 @@ void measure_messages_leave(jig *j)
 /* ---- times */
 
 /* Seconds of a message, of n in a row. */
-static double some(jig *j, const op *o, int n)
+static double some(microbench *j, const op *o, int n)
 {
     const device_table *t = j->d->table;
-    void *in[OP_IN_MAX] = {t->pointer(j->d, jig_in(j)), t->pointer(j->d, jig_tables(j))};
-    void *out[OP_OUT_MAX] = {t->pointer(j->d, jig_out(j))};
+    void *in[OP_IN_MAX] = {t->pointer(j->d, microbench_in(j)),
+                           t->pointer(j->d, microbench_tables(j))};
+    void *out[OP_OUT_MAX] = {t->pointer(j->d, microbench_out(j))};
     double start = clock_seconds();
     if (j->o->messages) { /* I2 */
         for (int i = 0; i < n; i++) t->message(j->d, o->stream, o, in, out);
@@ -134,7 +135,7 @@ static double some(jig *j, const op *o, int n)
 }
 
 /* In a row, of messages that take so long: as many as take a millisecond and a half. */
-static int in_a_row(const jig *j, double seconds)
+static int in_a_row(const microbench *j, double seconds)
 {
     enum { MOST = 64 };
     double n = 1.5e-3 / seconds;
@@ -142,26 +143,26 @@ static int in_a_row(const jig *j, double seconds)
 }
 
 /* Every rank sends as often: how often follows from the slowest rank's first times. */
-static double seconds_of(jig *j, const op *o)
+static double seconds_of(microbench *j, const op *o)
 {
     enum { FIRST = 3 };
     double first = 0;
     write_table(j, o);
-    jig_barrier(j);
+    microbench_barrier(j);
     for (int i = 0; i < FIRST; i++) first = some(j, o, 1);
     comm_max(j->c, GROUP_WORLD, &first, 1);
     if (first < 1e-7) first = 1e-7;
     int row = in_a_row(j, first);
     double wanted = j->window / (first * row);
     int n = wanted < FIRST ? FIRST : wanted > ROOM_TIMES ? ROOM_TIMES : (int)wanted;
-    jig_barrier(j);
+    microbench_barrier(j);
     for (int i = 0; i < n; i++) j->times[i] = some(j, o, row);
-    jig_step(j);
-    return jig_mean(j, jig_typical(j, n));
+    microbench_step(j);
+    return microbench_mean(j, microbench_typical(j, n));
 }
 
 /* One round: until all are over, the curves have messages a second. */
-void measure_messages(jig *j, measured *m)
+void measure_messages(microbench *j, measured *m)
 {
     const double *sizes = j->scale->messages.x;
     comm_use use = stream_used();
@@ -173,7 +174,7 @@ void measure_messages(jig *j, measured *m)
         for (int i = 0; i < points(j); i++) {
             op o = message_of(j, (measured_message)k, sizes[i]);
             double t = seconds_of(j, &o);
-            jig_point(&m->message[k], i, sizes[i], 1 / t);
+            microbench_point(&m->message[k], i, sizes[i], 1 / t);
             latency = fmin(latency, t);
         }
     if (!(m->latency > 0 && m->latency < latency)) m->latency = latency;

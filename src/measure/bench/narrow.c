@@ -1,11 +1,11 @@
-/* narrow.c - products of FP8 in blocks, and the passes that make their operands. Of GPUs.
+/* narrow.c - GEMMs of FP8 in blocks, and the passes that make their operands. Of GPUs.
  *
  * Blocks are those of the recipe that Hopper multiplies by: 1 x 128 of activations and gradients,
  * 128 x 128 of weights. Fused casts that also move rows are not here: they read two tables. */
 #include <string.h>
 
 #include "op/quant.h"
-#include "measure/bench/jig.h"
+#include "measure/bench/microbench.h"
 
 #define COUNT(list) ((int)(sizeof(list) / sizeof((list)[0])))
 
@@ -58,7 +58,7 @@ timed_op narrow_op(op_kind kind, int64_t m, int64_t n, int64_t k)
     return t;
 }
 
-timed_op narrow_grouped_op(const jig *j, op_kind kind, int64_t rows, int64_t n, int64_t k)
+timed_op narrow_grouped_op(const microbench *j, op_kind kind, int64_t rows, int64_t n, int64_t k)
 {
     const int64_t experts = j->scale->experts, room = rows * experts;
     timed_op t = {.o = {.kind = kind,
@@ -131,12 +131,12 @@ int measure_narrow_count(void)
     return COUNT(passes);
 }
 
-void measure_narrow(jig *j, measured *m)
+void measure_narrow(microbench *j, measured *m)
 {
     for (int i = 0; i < COUNT(passes); i++) {
         timed_op t = pass_of(passes[i]);
-        const double seconds = jig_time(j, &t);
-        m->kind_bytes[passes[i]] = jig_bytes(&t);
+        const double seconds = microbench_time(j, &t);
+        m->kind_bytes[passes[i]] = microbench_bytes(&t);
         m->kind[passes[i]] = m->kind_bytes[passes[i]] / seconds;
     }
 }

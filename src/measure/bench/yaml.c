@@ -1,6 +1,6 @@
 /* yaml.c - a measured machine as a hardware description, every number with its origin.
  *
- * The peak is the best rate of any product; efficiencies are parts of it. What a GPU has and a CPU
+ * The peak is the best rate of any GEMM; efficiencies are parts of it. What a GPU has and a CPU
  * does not (narrow numbers, launches, fused kernels) is written as what costs nothing. */
 #define _GNU_SOURCE
 #include <math.h>
@@ -117,7 +117,7 @@ static void put_host(writer *w)
     put_none(w, "  unfused", 1, "there are no unfused variants");
 }
 
-/* Rates are those of three products whose sums have different lengths; the price puts the depth on
+/* Rates are those of three GEMMs whose sums have different lengths; the price puts the depth on
  * each by itself, so here it is taken out. */
 static curve without_depth(const measured *m, const curve *c, double depth, bool experts)
 {
@@ -128,7 +128,7 @@ static curve without_depth(const measured *m, const curve *c, double depth, bool
     return out;
 }
 
-static void put_products(writer *w)
+static void put_gemms(writer *w)
 {
     static const char *const keys[] = {"fp32", "bf16", "fp8", "fp4"};
     double depth = measured_depth(&w->m->deep);
@@ -212,7 +212,7 @@ static void put_all(writer *w)
     put_memory(w);
     put_links(w);
     put_host(w);
-    put_products(w);
+    put_gemms(w);
     put_attention(w);
     put_rest(w);
 }

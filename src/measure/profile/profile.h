@@ -145,7 +145,7 @@ typedef struct profile {
     double mixed;     /* a log's forward and backward, whose kinds it does not tell apart */
     double explained; /* part of the span */
     int64_t n_kernels, n_launches, n_devices, n_syncs;
-    int64_t gemms_alone; /* products whose operation is not known */
+    int64_t gemms_alone; /* GEMMs whose operation is not known */
     profile_unknown unknown[UNKNOWN_MAX];
     int n_unknown;
     int64_t peak_bytes; /* reserved, where the file says; else 0 */

@@ -2,7 +2,7 @@
  *
  * I1  A kind's rate is the sum that was measured over the sum that was predicted, over all trials
  *     that have parts; kinds that hardly took time keep their description.
- * I2  Products set the peak; other curves are parts of it and move against it, inside the bounds of
+ * I2  GEMMs set the peak; other curves are parts of it and move against it, inside the bounds of
  *     a hardware file. */
 #include <math.h>
 #include <string.h>
@@ -56,12 +56,12 @@ static void apply(hardware *h, const rates *r)
                      attention[] = {COST_ATTENTION};
     static const int head[] = {COST_HEAD}, memory[] = {COST_MEMORY, COST_ROUTING};
     static const int messages[] = {COST_TP, COST_CP, COST_EP, COST_PP, COST_DP};
-    double products = slower(r, gemm, 1);
-    for (int i = 0; i < NUMBER_COUNT; i++) h->peak[i] /= products;
+    double gemms = slower(r, gemm, 1);
+    for (int i = 0; i < NUMBER_COUNT; i++) h->peak[i] /= gemms;
     for (int i = 0; i < NUMBER_COUNT; i++)
-        scale_curve(&h->grouped[i], products / slower(r, grouped, 1));
-    for (int i = 0; i < 2; i++) scale_curve(&h->attention[i], products / slower(r, attention, 1));
-    h->head = bounded(h->head * products / slower(r, head, 1), 1e-6, 1.5);
+        scale_curve(&h->grouped[i], gemms / slower(r, grouped, 1));
+    for (int i = 0; i < 2; i++) scale_curve(&h->attention[i], gemms / slower(r, attention, 1));
+    h->head = bounded(h->head * gemms / slower(r, head, 1), 1e-6, 1.5);
     h->memory_bandwidth /= slower(r, memory, 2);
     double links = slower(r, messages, 5);
     scale_link(&h->node, links);

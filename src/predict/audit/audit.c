@@ -31,7 +31,7 @@ status audit_run(audit_result *out, const setup *s, const audit_options *o, aren
     if (t->o->one) races_of_rank(t, t->o->rank);
     tables_make(t);
     match_all(t);
-    play_all(t);
+    simulate_all(t);
     traffic_all(t);
     find_fullest(t);
     out->ranks = s->lay.world;

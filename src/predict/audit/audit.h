@@ -93,7 +93,7 @@ typedef struct audit_result {
     int64_t most_rank[LINK_COUNT];               /* which */
     double group_bytes[GROUP_COUNT][LINK_COUNT]; /* of all ranks */
     int64_t actors;       /* ranks that had to be played to look for deadlocks */
-    bool played;          /* false: other faults come first, and playing them would take too long */
+    bool simulated;       /* false: other faults come first, and playing them would take too long */
     int replayed;         /* kinds whose accesses were checked for order; the others are too long */
     int64_t most_ops;     /* operations of the longest program */
     bool replayed_rank;   /* options.one: that rank's were checked */

@@ -1,15 +1,15 @@
 /* deadlock.c - describes a deadlock: which rank waits for which message of which rank. */
-#include "predict/audit/play.h"
+#include "predict/audit/simulate.h"
 
 #include <inttypes.h>
 
-static const under_way *waits_for(const play *p, actor *x)
+static const under_way *waits_for(const simulation *p, actor *x)
 {
     if (x->item == x->part->n) return NULL;
-    return play_slot(p, x, &x->part->items[x->item].list->entries[x->entry]);
+    return simulation_slot(p, x, &x->part->items[x->item].list->entries[x->entry]);
 }
 
-static actor *missing(const play *p, const actor *x, const under_way *u)
+static actor *missing(const simulation *p, const actor *x, const under_way *u)
 {
     const lane_around *around = &x->around[u->message->lane];
     for (int i = 0; i < around->n; i++) {
@@ -20,7 +20,8 @@ static actor *missing(const play *p, const actor *x, const under_way *u)
 }
 
 /* The rank of that actor which takes part in the message. */
-static int64_t peer_rank(const play *p, const actor *x, const under_way *u, const actor *other)
+static int64_t peer_rank(const simulation *p, const actor *x, const under_way *u,
+                         const actor *other)
 {
     const audit_lane *l = &p->t->book->lanes[u->message->lane];
     const group_table *g = &p->t->groups[l->group];
@@ -51,7 +52,7 @@ typedef struct stop {
 
 /* From a message that is not complete to what stops one that has not begun it; adds the sentence.
  * Nothing stops an actor that has started everything. */
-static stop next_stop(play *p, stop now, bool said, textbuf *text)
+static stop next_stop(simulation *p, stop now, bool said, textbuf *text)
 {
     arena *a = p->t->a;
     const under_way *own = NULL;
@@ -82,7 +83,7 @@ static stop next_stop(play *p, stop now, bool said, textbuf *text)
 }
 
 /* The first actor that waits, and how many ranks do. */
-static stop first_stop(play *p, int64_t *waiting)
+static stop first_stop(simulation *p, int64_t *waiting)
 {
     stop at = {NULL, NULL};
     for (int32_t i = p->c.n - 1; i >= 0; i--) {
@@ -96,7 +97,7 @@ static stop first_stop(play *p, int64_t *waiting)
 
 /* From one that waits to the one it waits for, until a message comes a second time or somebody is
  * at the end of the part. */
-void deadlock_name(play *p)
+void deadlock_name(simulation *p)
 {
     enum { STEPS = 64, SAID = 8 };
     int64_t waiting = 0;

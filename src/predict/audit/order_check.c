@@ -158,7 +158,7 @@ static void run(replay *r, const item *it, const op *o, order_counts n, const or
     bool across = (o->flags & ACROSS) != 0;
     event *e = across ? &r->across[o->event] : &r->own[o->event];
     if (across && e->list) not_finished(r, e->stream, e->number);
-    if (op_is_beside(o->kind) && !across) r->due[own] = r->begun[own];
+    if (op_is_async(o->kind) && !across) r->due[own] = r->begun[own];
     *e = (event){r->known[own], r->list, r->begun[own], own};
 }
 

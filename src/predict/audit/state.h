@@ -48,7 +48,7 @@ void match_all(audit_state *t);
 int lane_opposite(const audit_state *t, int lane); /* -1: nobody has it */
 
 /* play.c: does anybody wait for ever? */
-void play_all(audit_state *t);
+void simulate_all(audit_state *t);
 
 /* traffic.c: bytes over links. */
 void traffic_all(audit_state *t);

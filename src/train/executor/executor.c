@@ -14,7 +14,7 @@
 #include "base/maths.h"
 #include "backend/device/cuda.h"
 #include "backend/device/log.h"
-#include "backend/device/meeting.h"
+#include "backend/device/rendezvous.h"
 #include "ir/target.h"
 #include "train/executor/executor_state.h"
 
@@ -47,15 +47,15 @@ device_address executor_address(const executor *e, int64_t place)
 static status take_work(executor *e, error *err)
 {
     const device_table *table = e->d->table;
-    int64_t beside = unplanned_bytes(e), end = round_up(e->work_bytes, WORKSPACE_ALIGN);
+    int64_t outside_arena = unplanned_bytes(e), end = round_up(e->work_bytes, WORKSPACE_ALIGN);
     int64_t own = e->p->offset[REGION_TEMP] + e->p->workspace_offset - e->state_bytes;
-    e->guard_at = add_sat(end, beside);
+    e->guard_at = add_sat(end, outside_arena);
     status s = table->take(e->d, SPACE_WORK, add_sat(e->guard_at, e->guard), err);
     if (!s) s = table->take(e->d, SPACE_HOST, e->host_bytes, err);
     if (s) return s;
-    device_address at = {SPACE_WORK, beside ? end : own};
-    e->unplanned = beside > 0;
-    e->workspace = beside || e->p->workspace_bytes ? table->pointer(e->d, at) : NULL;
+    device_address at = {SPACE_WORK, outside_arena ? end : own};
+    e->unplanned = outside_arena > 0;
+    e->workspace = outside_arena || e->p->workspace_bytes ? table->pointer(e->d, at) : NULL;
     return OK;
 }
 
@@ -167,14 +167,14 @@ bool executor_runs_ahead(const executor *e)
     return e->d->runs_ahead;
 }
 
-int64_t executor_beside(executor *e)
+int64_t executor_outside_arena(executor *e)
 {
-    return e->d->table->beside(e->d);
+    return e->d->table->outside_arena(e->d);
 }
 
-int executor_products(const executor *e, lt_use *list, int room)
+int executor_gemms(const executor *e, lt_use *list, int room)
 {
-    return e->d->table->products ? e->d->table->products(e->d, list, room) : 0;
+    return e->d->table->gemms ? e->d->table->gemms(e->d, list, room) : 0;
 }
 
 const char *executor_device(const executor *e)
@@ -219,7 +219,7 @@ static void add_traffic(const executor *e, const segment *seg, const op *o, devi
 {
     if (!op_is_comm(o->kind)) return;
     op_types types = seg_op_types(seg, o);
-    int64_t bytes = meeting_sent(o, &types, comm_members(e->c, o->group));
+    int64_t bytes = rendezvous_sent(o, &types, comm_members(e->c, o->group));
     bool gives = o->kind == OP_SEND, takes = o->kind == OP_RECV;
     comm_use_add(&t->use, o);
     if (bytes > t->sent[o->stream]) t->sent[o->stream] = bytes;

@@ -29,10 +29,10 @@ status executor_open(executor **out, const program *p, comm *c, executor_options
 void executor_close(executor *e);
 
 /* Bytes in use on the device beside all that was taken here; -1: not known. */
-int64_t executor_beside(executor *e);
+int64_t executor_outside_arena(executor *e);
 
-/* Products for which a library of the device chose an algorithm (device.h). */
-int executor_products(const executor *e, lt_use *list, int room);
+/* GEMMs for which a library of the device chose an algorithm (device.h). */
+int executor_gemms(const executor *e, lt_use *list, int room);
 
 const char *executor_device(const executor *e); /* "cpu" */
 bool executor_runs_ahead(const executor *e);    /* of its device's streams */
@@ -50,7 +50,7 @@ status executor_rework(executor *e, const program *p, error *err);
 void executor_part(executor *e, item_part part);
 void executor_item(executor *e, item_part part, int64_t i);
 
-/* Between the two calls, of products, attention and heads that are alike only the first is
+/* Between the two calls, of GEMMs, attention and heads that are alike only the first is
  * launched: kernels are loaded, and nothing that comes out means anything. */
 void executor_first(executor *e, bool begins);
 

@@ -1,6 +1,6 @@
 /* executor_first.c - the launches before the first step: each kernel has to be met once, not each
  * operation. A step of half a million tokens takes a minute, and a large batch has many
- * microbatches; of products, attention and heads that are alike the first alone is launched.
+ * microbatches; of GEMMs, attention and heads that are alike the first alone is launched.
  *
  * I1  Nothing else is left out: what others write may be read as an index (routing, sorting), and
  *     a place that nobody has written holds anything. Of numbers anything will do. */

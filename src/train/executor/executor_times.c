@@ -122,7 +122,7 @@ void op_clock_follow(const executor *e)
 
 void op_clock_item(executor *e, item_part part)
 {
-    if (e->times && part_is_played(part))
+    if (e->times && part_is_simulated(part))
         put(e, STREAM_COMPUTE, (mark){.row = NO_ROW, .timed = true, .kind = NO_KIND});
 }
 
@@ -184,7 +184,7 @@ void op_clock_end(executor *e, item_part part, const bound_item *it, int phase, 
 {
     op_clock *c = e->clock;
     op_stream s = it->seg->seg->ops[phase][k].stream;
-    bool timed = e->times && part_is_played(part);
+    bool timed = e->times && part_is_simulated(part);
     int kind = timed ? kind_of(e, it, phase, k) : NO_KIND;
     bool traced = c->row != NO_ROW, both = traced && timed && s == STREAM_COMPUTE && !c->direct;
     if (traced && c->direct && s == STREAM_COMPUTE) {

@@ -4,7 +4,7 @@
  *     lies one behind the other along the joint does so in all three. */
 #include "train/executor/part_map.h"
 
-static int64_t product(const int64_t *dim, int from, int to)
+static int64_t gemm(const int64_t *dim, int from, int to)
 {
     int64_t n = 1;
     for (int i = from; i < to; i++) n *= dim[i];
@@ -43,13 +43,13 @@ static int joint_of(const weight *w, const weight_box *b) /* I1 */
 
 int64_t box_elements(const weight *w, const weight_box *b)
 {
-    return product(b->dim, 0, w->row->n_dims);
+    return gemm(b->dim, 0, w->row->n_dims);
 }
 
 box_run box_run_at(const weight *w, const weight_box *b, int64_t i)
 {
     int n = w->row->n_dims, k = joint_of(w, b);
-    int64_t length = product(b->dim, k, n), inside = i % length;
+    int64_t length = gemm(b->dim, k, n), inside = i % length;
     int64_t in_box[PARAM_DIMS_MAX], whole[PARAM_DIMS_MAX], part[PARAM_DIMS_MAX];
     unflat(i - inside, b->dim, n, in_box);
     for (int d = 0; d < n; d++) {
@@ -72,7 +72,7 @@ static int outside(const weight_box *b, const int64_t *at, int n)
 static int64_t gap(const param *row, const weight_box *b, const int64_t *at, int k)
 {
     int64_t end = at[k] < b->at[k] ? b->at[k] : row->dim[k];
-    int64_t behind = product(row->dim, k + 1, row->n_dims);
+    int64_t behind = gemm(row->dim, k + 1, row->n_dims);
     return (end - at[k]) * behind - flat(at + k + 1, row->dim + k + 1, row->n_dims - k - 1);
 }
 
@@ -105,7 +105,7 @@ static weight_box next_box(const weight *w, int64_t first, int64_t end, int64_t 
 {
     int dims = w->row->n_dims, k = 0;
     weight_box b = {{0}, {0}, {0}};
-    int64_t each = product(w->dim, 1, dims);
+    int64_t each = gemm(w->dim, 1, dims);
     while (k < dims - 1 && (first % each || end - first < each)) each /= w->dim[++k];
     unflat(first, w->dim, dims, b.local);
     for (int i = 0; i < dims; i++) b.dim[i] = i < k ? 1 : w->dim[i];

@@ -36,7 +36,7 @@ void timing_limit(hardware *h, const recipe *r);
 status timing_gpu(hardware *h, const char *name, bool ours, arena *a, error *err);
 
 /* Are times of our own program on this GPU estimates, because nobody has measured it, or because
- * its products are reference kernels (target_by_reference), which `bench` does not measure? */
+ * its GEMMs are reference kernels (target_by_reference), which `bench` does not measure? */
 bool timing_estimated(const recipe *r, const hardware *h);
 
 /* The same for `ranks` of this machine; 0: sets it to the most that were measured, but not more

@@ -240,6 +240,6 @@ status trainer_open_all(trainer *t, error *err)
     if (s) return s;
     if (t->o->metrics && comm_rank(t->c) == 0)
         s = metrics_open(&t->metrics, t->o->metrics, t->at.iteration, err);
-    if (!s) s = trainer_products(t, err);
+    if (!s) s = trainer_gemms(t, err);
     return ranks_agree(t->c, s, err);
 }

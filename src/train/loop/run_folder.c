@@ -305,7 +305,8 @@ static json_t *summary(const trainer *t, const train_summary *sum, status st, co
     json_object_set_new(o, "delay_s", json_real(sum->delay));
     json_t *memory = json_memory(&sum->memory);
     if (t->alive_s > 0) json_object_set_new(memory, "over_step", json_alive(t));
-    if (t->beside >= 0) json_object_set_new(memory, "beside_bytes", json_integer(t->beside));
+    if (t->outside_arena >= 0)
+        json_object_set_new(memory, "beside_bytes", json_integer(t->outside_arena));
     json_object_set_new(o, "memory", memory);
     json_object_set_new(o, "traffic", json_traffic(&sum->traffic));
     json_object_set_new(o, "streams", json_exposed(&sum->traffic));

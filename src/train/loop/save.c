@@ -117,7 +117,7 @@ status trainer_save_finish(trainer *t, error *err)
     return s ? bear(t, s, err) : succeeded(t, err);
 }
 
-static status save_once(trainer *t, bool beside, error *err)
+static status save_once(trainer *t, bool async, error *err)
 {
     const recipe *r = &t->s->r;
     const char *folder = recipe_word(r, K_SAVE);
@@ -134,8 +134,8 @@ static status save_once(trainer *t, bool beside, error *err)
     trainer_say(t, lines_to(t), line);
     comm_where(t->c, "saving a checkpoint", NULL);
     comm_work before = comm_work_begin(t->c, WORK_SAVE);
-    s = beside ? checkpoint_save_start(&t->save, &l.c, folder, keep, err)
-               : checkpoint_save(&l.c, folder, keep, err);
+    s = async ? checkpoint_save_start(&t->save, &l.c, folder, keep, err)
+              : checkpoint_save(&l.c, folder, keep, err);
     trainer_return(&l, ARRAY_READ);
     comm_work_end(t->c, before);
     return s;
@@ -143,14 +143,14 @@ static status save_once(trainer *t, bool beside, error *err)
 
 status trainer_save(trainer *t, bool last, error *err)
 {
-    bool beside = recipe_on(&t->s->r, K_ASYNC_SAVE) && !last;
+    bool async = recipe_on(&t->s->r, K_ASYNC_SAVE) && !last;
     status s = trainer_save_finish(t, err), failed = OK;
     do {
         if (failed) nanosleep(&(struct timespec){last_wait_seconds, 0}, NULL);
-        failed = s ? OK : save_once(t, beside, err);
+        failed = s ? OK : save_once(t, async, err);
         if (failed) s = bear(t, failed, err);
     } while (failed && !s && last);
-    return s || failed || beside ? s : succeeded(t, err);
+    return s || failed || async ? s : succeeded(t, err);
 }
 
 /* ---- going back */

@@ -68,7 +68,7 @@ typedef struct trainer {
     metrics_file metrics;
     tracing *tracing;         /* NULL: nobody asked */
     const trace *traced;      /* of all ranks, once it is written; rank 0's */
-    event_file board;         /* TensorBoard's, rank 0's; closed where nobody asked */
+    event_file shm_transport; /* TensorBoard's, rank 0's; closed where nobody asked */
     double started, compared; /* clock */
     double loaded;            /* clock: the batch of the step was there */
     double busy;              /* seconds of steps without waiting for others, since `compared` */
@@ -76,7 +76,7 @@ typedef struct trainer {
     struct predicted *predicted; /* NULL: nothing is predicted, */
     const char *unpredicted;     /* and this is said about it; NULL: nothing is */
     bool overflowed;             /* as a test asked for */
-    int64_t beside;              /* bytes of the device that are of no arena; -1: not known */
+    int64_t outside_arena;       /* bytes of the device that are of no arena; -1: not known */
     double *routed; /* [layers][experts] of the run so far, of this rank; NULL: nobody asked */
     int64_t routed_steps;
     double *step_seconds; /* [STEPS_KEPT] of the last steps; NULL: no folder of the run */
@@ -205,15 +205,15 @@ status trainer_routing_save(trainer *t, error *err); /* of all steps so far */
 
 /* beside.c: memory of the device that is not planned, after the first step and at the end.
  * Collective. */
-status trainer_beside_first(trainer *t, error *err);
-status trainer_beside_last(trainer *t, error *err);
+status trainer_outside_arena_first(trainer *t, error *err);
+status trainer_outside_arena_last(trainer *t, error *err);
 
 /* host.c: what the host takes to put a step; not collective, and at the end, which is. */
 void trainer_host_note(trainer *t, double seconds);
 status trainer_host_line(trainer *t, error *err);
 
-/* products.c: algorithms that a library chose for products; before the first step. */
-status trainer_products(trainer *t, error *err);
+/* GEMMs.c: algorithms that a library chose for GEMMs; before the first step. */
+status trainer_gemms(trainer *t, error *err);
 
 /* predict.c: predicted beside measured. The first and the last are collective. */
 status trainer_predict(trainer *t, error *err);        /* before the first step */

@@ -28,7 +28,7 @@ status trainer_board_open(trainer *t, error *err)
     if (!is_wanted(t)) return OK;
     status s = OK;
     if (comm_rank(t->c) == 0)
-        s = event_file_open(&t->board, recipe_word(&t->s->r, K_TENSORBOARD), t->a, err);
+        s = event_file_open(&t->shm_transport, recipe_word(&t->s->r, K_TENSORBOARD), t->a, err);
     return ranks_agree(t->c, s, err);
 }
 
@@ -37,8 +37,8 @@ static status write_all(trainer *t, int64_t step, const scalars *all, error *err
     if (!is_wanted(t)) return OK;
     comm_work before = comm_work_begin(t->c, WORK_WRITE);
     status s = OK;
-    if (t->board.file)
-        s = event_file_add(&t->board, step, (double)time(NULL), all->list, all->n, err);
+    if (t->shm_transport.file)
+        s = event_file_add(&t->shm_transport, step, (double)time(NULL), all->list, all->n, err);
     comm_work_end(t->c, before);
     return ranks_agree(t->c, s, err);
 }
@@ -72,7 +72,7 @@ status trainer_board_validation(trainer *t, const step_losses *losses, error *er
 status trainer_board_close(trainer *t, status st, error *err)
 {
     error why = {{0}};
-    status s = event_file_close(&t->board, &why);
+    status s = event_file_close(&t->shm_transport, &why);
     if (st || !is_wanted(t)) return st;
     if (s) *err = why;
     return ranks_agree(t->c, s, err);

@@ -78,7 +78,7 @@ static trace_op describe(tracing *t, const program *p, const op_times *x, double
     const op *o = &it->seg->ops[it->phase][x->op];
     trace_op out = described(p, it, o, cost_kind_of_op(o));
     bool offload = x->part == PART_UPDATE && cost_kind_of_op(o) == COST_COPY;
-    if (!part_is_played(x->part) && !offload) out.kind = "optimizer";
+    if (!part_is_simulated(x->part) && !offload) out.kind = "optimizer";
     out.rank = p->at.rank;
     out.stream = (int)o->stream;
     out.start = from + x->start;

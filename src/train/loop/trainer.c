@@ -148,7 +148,7 @@ static status one_step(trainer *t, train_summary *sum, step_losses *losses, erro
         s = trainer_line(t, &r, lr, err);
     if (judged || s) return judged ? judged : s;
     trainer_memory_line(t, sum->iterations);
-    if (sum->iterations == 1) s = trainer_beside_first(t, err);
+    if (sum->iterations == 1) s = trainer_outside_arena_first(t, err);
     if (s) return s;
     if (losses->sums[SUM_MINUTE] > 0) trainer_compare(t);
     if (t->save && losses->sums[SUM_SAVING] == 0) s = trainer_save_finish(t, err);
@@ -214,7 +214,7 @@ static status train(trainer *t, train_summary *sum, error *err)
     if (st) return st;
     trainer_traffic(t, sum, sum->iterations);
     trainer_predict_table(t);
-    st = trainer_beside_last(t, err);
+    st = trainer_outside_arena_last(t, err);
     if (!st) st = trainer_host_line(t, err);
     return st ? st : trainer_trace_write(t, err);
 }
@@ -235,7 +235,7 @@ status trainer_run(const setup *s, comm *c, const train_options *o, train_summar
                    .o = o,
                    .a = a,
                    .started = clock_seconds(),
-                   .beside = -1,
+                   .outside_arena = -1,
                    .loaded_iteration = -1};
     *sum = (train_summary){.first_loss = NAN, .last_loss = NAN};
     progress_init(&t->bar, stderr, 0, 0, clock_seconds());

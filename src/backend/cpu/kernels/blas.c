@@ -1,9 +1,9 @@
-/* blas.c - which OpenBLAS, which of its kernels, and how a product is cut among threads.
+/* blas.c - which OpenBLAS, which of its kernels, and how a GEMM is cut among threads.
  *
  * Debian 12's OpenBLAS does not know chips younger than itself and then uses SSE3 kernels, five
  * times slower than the processor allows, without a word. So we ask the processor, not the
  * library's list of models. On arm64 the library is left alone: its fallback (armv8) has the same
- * NEON product as the named chips, and releases that know SVE find it by themselves. */
+ * NEON GEMM as the named chips, and releases that know SVE find it by themselves. */
 #include "backend/cpu/kernels/blas.h"
 
 #include <assert.h>
@@ -171,9 +171,9 @@ const char *blas_describe(void)
     return blas.text;
 }
 
-/* ---- products */
+/* ---- GEMMs */
 
-void blas_gemm_here(const blas_product *p)
+void blas_gemm_here(const blas_operands *p)
 {
     if (p->m == 0 || p->n == 0) return;
     blas.sgemm(ROW_MAJOR, p->ta ? TURNED : AS_STORED, p->tb ? TURNED : AS_STORED, (int)p->m,
@@ -188,7 +188,7 @@ typedef struct tiling {
 
 /* Each tile packs its own operands, which costs 3 % at 512 x 512, 6 % at 256 x 256, 13 % at 128 x
  * 128; too few tiles leave threads without work. So: the largest that give TILES_WANTED. */
-static tiling tiles_of(const blas_product *p)
+static tiling tiles_of(const blas_operands *p)
 {
     enum { TILES_WANTED = 8, UNIT = 16, SMALL = 1 << 20 };
     static const int sizes[][2] = {{512, 512}, {512, 256}, {256, 256}, {256, 128}, {128, 128}};
@@ -206,7 +206,7 @@ static tiling tiles_of(const blas_product *p)
     return t;
 }
 
-int64_t blas_tiles(const blas_product *p)
+int64_t blas_tiles(const blas_operands *p)
 {
     if (p->m == 0 || p->n == 0) return 0;
     tiling t = tiles_of(p);
@@ -220,14 +220,14 @@ static int64_t smaller(int64_t a, int64_t b)
 
 /* Neighbouring tiles, which run at about the same time, share the panel of the longer side: the
  * other operand is the smaller one and stays in the cache anyway. */
-void blas_tile(const blas_product *p, int64_t tile)
+void blas_tile(const blas_operands *p, int64_t tile)
 {
     tiling t = tiles_of(p);
     assert(tile >= 0 && tile < t.down * t.across);
     bool tall = p->m >= p->n;
     int64_t i = (tall ? tile / t.across : tile % t.down) * t.height;
     int64_t j = (tall ? tile % t.across : tile / t.down) * t.width;
-    blas_product part = *p;
+    blas_operands part = *p;
     part.m = smaller(t.height, p->m - i);
     part.n = smaller(t.width, p->n - j);
     part.a += p->ta ? i : i * p->lda;
@@ -236,14 +236,14 @@ void blas_tile(const blas_product *p, int64_t tile)
     blas_gemm_here(&part);
 }
 
-void blas_gemm(const blas_product *p)
+void blas_gemm(const blas_operands *p)
 {
     int64_t n = blas_tiles(p);
 #pragma omp parallel for schedule(dynamic, 1) if (n > 1)
     for (int64_t i = 0; i < n; i++) blas_tile(p, i);
 }
 
-/* Products long enough, and often enough, that all threads are inside one at the same time. */
+/* GEMMs long enough, and often enough, that all threads are inside one at the same time. */
 void blas_warm(int n_threads)
 {
     enum { EDGE = 128, TIMES = 16 };
@@ -252,7 +252,7 @@ void blas_warm(int n_threads)
 #pragma omp parallel num_threads(n_threads)
     {
         float c[EDGE * EDGE]; /* [EDGE][EDGE] */
-        blas_product p = {.a = zeros, .b = zeros, .c = c, .m = EDGE, .n = EDGE, .k = EDGE};
+        blas_operands p = {.a = zeros, .b = zeros, .c = c, .m = EDGE, .n = EDGE, .k = EDGE};
         p.lda = p.ldb = p.ldc = EDGE;
 #pragma omp barrier
         for (int i = 0; i < TIMES; i++) blas_gemm_here(&p);

@@ -1,4 +1,4 @@
-/* fast_attention.c - attention in blocks: no S x S buffer, all work in products of small matrices.
+/* fast_attention.c - attention in blocks: no S x S buffer, all work in GEMMs of small matrices.
  *
  * A block of 64 queries of one head goes over the keys once, 64 at a time, and keeps for each query
  * the largest score so far, and under that score the sum of weights and the output; a larger score
@@ -36,7 +36,7 @@ void attention_sizes(attention *a, const op *o)
     a->window = attention_dim(o, DIM_ATTN_WINDOW, DIM_ATTN_BLOCK_WINDOW);
     a->n_stretches = attention_stretches(o, a->queries, a->keys);
     a->scale = o->real[REAL_ATTN_scale];
-    a->merges = attention_is_block(o) && o->flags & ADD_TO;
+    a->merges = attention_is_block(o) && o->flags & ACCUMULATE;
 }
 
 static bool accepts(const op *o, const op_types *t)
@@ -90,11 +90,11 @@ int64_t attention_key_row(const attention *a, const attention_block *at)
 void attention_scores(const attention *a, const attention_block *at,
                       const float *qt /* [D][QUERIES] */, float *s /* [n_keys][QUERIES] */)
 {
-    product p = {.m = at->n_keys, .n = QUERIES, .k = a->d};
+    gemm p = {.m = at->n_keys, .n = QUERIES, .k = a->d};
     p.a = a->k + attention_key_row(a, at) * a->d, p.a_row = a->g * a->d, p.a_col = 1;
     p.b = qt, p.b_row = QUERIES;
     p.c = s, p.c_row = QUERIES;
-    a->use->product(&p);
+    a->use->gemm(&p);
     if (!seen_whole(a, at)) hide(a, at, s);
 }
 
@@ -153,11 +153,11 @@ static void take_keys(const attention *a, passage *w)
     a->use->weigh(&(score_block){
         .n_keys = w->at.n_keys, .s = s, .top = w->top, .sum = w->sum, .shrink = w->shrink});
     a->use->scale_columns(w->ot, a->dv, w->shrink);
-    product p = {.m = a->dv, .n = QUERIES, .k = w->at.n_keys, .add = true};
+    gemm p = {.m = a->dv, .n = QUERIES, .k = w->at.n_keys, .add = true};
     p.a = a->v + attention_key_row(a, &w->at) * a->dv, p.a_row = 1, p.a_col = a->g * a->dv;
     p.b = s, p.b_row = QUERIES;
     p.c = w->ot, p.c_row = QUERIES;
-    a->use->product(&p);
+    a->use->gemm(&p);
 }
 
 static void end(const attention *a, passage *w)

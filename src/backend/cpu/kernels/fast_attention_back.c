@@ -1,6 +1,6 @@
-/* fast_attention_back.c - the gradient of attention in blocks, in one pass of five products.
+/* fast_attention_back.c - the gradient of attention in blocks, in one pass of five GEMMs.
  *
- * A pass by queries and one by keys would make scores and their gradients twice: seven products.
+ * A pass by queries and one by keys would make scores and their gradients twice: seven GEMMs.
  * One pass needs five, but its blocks add to rows of dq (by queries) and of dk and dv (by keys) at
  * once. So the stretches are cut into spans, and the square of query spans by key spans is worked
  * through diagonal by diagonal, round and round: the pairs of one diagonal share neither queries
@@ -76,38 +76,38 @@ static void begin(const attention *a, const attention_block *at, scratch *w)
 static void weigh(const attention *a, const attention_block *at, const float *v, scratch *w)
 {
     attention_scores(a, at, w->qt, w->s);
-    product p = {.m = at->n_keys, .n = QUERIES, .k = a->dv};
+    gemm p = {.m = at->n_keys, .n = QUERIES, .k = a->dv};
     p.a = v, p.a_row = a->g * a->dv, p.a_col = 1;
     p.b = w->dot, p.b_row = QUERIES;
     p.c = w->ds, p.c_row = QUERIES;
-    a->use->product(&p);
+    a->use->gemm(&p);
     a->use->weigh_d(&(score_block){
         .n_keys = at->n_keys, .s = w->s, .ds = w->ds, .lse = w->lse, .delta = w->delta});
 }
 
 /* to[n_keys][n] = or += x[n_keys][QUERIES] y[QUERIES][round n] */
 static void give_keys(const attention *a, const attention_block *at, const float *x, const float *y,
-                      product to)
+                      gemm to)
 {
     to.m = at->n_keys, to.k = QUERIES;
     to.a = x, to.a_row = QUERIES, to.a_col = 1;
     to.b = y, to.b_row = lanes_round(to.n);
-    a->use->product(&to);
+    a->use->gemm(&to);
 }
 
 static void take_keys(const attention *a, const attention_block *at, bool first, scratch *w)
 {
     const int64_t key = attention_key_row(a, at);
     weigh(a, at, a->v + key * a->dv, w);
-    product dv = {.n = a->dv, .c = a->dv_out + key * a->dv, .c_row = a->g * a->dv, .add = !first};
+    gemm dv = {.n = a->dv, .c = a->dv_out + key * a->dv, .c_row = a->g * a->dv, .add = !first};
     give_keys(a, at, w->s, w->d_o, dv);
-    product dk = {.n = a->d, .c = a->dk + key * a->d, .c_row = a->g * a->d, .add = !first};
+    gemm dk = {.n = a->d, .c = a->dk + key * a->d, .c_row = a->g * a->d, .add = !first};
     give_keys(a, at, w->ds, w->q, dk);
-    product dq = {.m = a->d, .n = QUERIES, .k = at->n_keys, .add = true};
+    gemm dq = {.m = a->d, .n = QUERIES, .k = at->n_keys, .add = true};
     dq.a = a->k + key * a->d, dq.a_row = 1, dq.a_col = a->g * a->d;
     dq.b = w->ds, dq.b_row = QUERIES;
     dq.c = w->dqt, dq.c_row = QUERIES;
-    a->use->product(&dq);
+    a->use->gemm(&dq);
 }
 
 static void end(const attention *a, const attention_block *at, bool first, const scratch *w)

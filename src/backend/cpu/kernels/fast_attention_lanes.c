@@ -14,7 +14,7 @@
 #endif
 
 #define INLINE static inline __attribute__((always_inline))
-#define ROWS   6 /* of a product's tile */
+#define ROWS   6 /* of a GEMM's tile */
 
 #define PRAGMA(x) _Pragma(#x)
 #ifdef __clang__

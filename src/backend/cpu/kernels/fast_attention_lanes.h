@@ -1,6 +1,6 @@
-/* fast_attention_lanes.h - small products and exponentials of attention and the gated delta rule.
+/* fast_attention_lanes.h - small GEMMs and exponentials of attention and the gated delta rule.
  *
- * Both spend their time in products of blocks that fit into the nearest caches, and attention in
+ * Both spend their time in GEMMs of blocks that fit into the nearest caches, and attention in
  * one exponential a score besides. A library packs and checks for longer than such a block takes,
  * so these are ours: C on compiler vectors, compiled once for each instruction set. What comes out
  * depends on the set, never on threads.
@@ -16,7 +16,7 @@
 #include <stdint.h>
 
 /* Queries of a block, and the widest vector of any set: rows of scratch are multiples of it, so
- * that a product may read whole vectors. */
+ * that a GEMM may read whole vectors. */
 enum { LANES_BLOCK = 64, LANES_MAX = 16 };
 
 static inline int64_t lanes_round(int64_t n)
@@ -26,7 +26,7 @@ static inline int64_t lanes_round(int64_t n)
 
 /* c[m][n] = a[m][k] b[k][n], or += with `add`. a may lie either way round: (i, p) is at
  * a[i * a_row + p * a_col]. Rows of b are read up to lanes_round(n); of c only n are written. */
-typedef struct product {
+typedef struct gemm {
     int64_t m, n, k;
     const float *a; /* [m][k] */
     int64_t a_row, a_col;
@@ -35,7 +35,7 @@ typedef struct product {
     float *c; /* [m][c_row] */
     int64_t c_row;
     bool add;
-} product;
+} gemm;
 
 /* A block of scores for LANES_BLOCK queries; scores are in units of ln 2. */
 typedef struct score_block {
@@ -51,7 +51,7 @@ typedef struct score_block {
 typedef struct lanes {
     const char *name;
     bool (*works)(void); /* on this processor */
-    void (*product)(const product *p);
+    void (*gemm)(const gemm *p);
     /* weights = 2^(s - top), with top, sum and shrink brought up to date */
     void (*weigh)(const score_block *b);
     /* weights = 2^(s - lse), ds = weights * (ds - delta) */

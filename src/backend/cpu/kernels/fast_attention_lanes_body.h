@@ -3,7 +3,7 @@
  * fast_attention_lanes.c includes this file once a set, hence no include guard. It defines before:
  *   SET          the set's name, put behind every name here
  *   WIDTH        numbers in a vector
- *   TILE         columns of a product's tile, in vectors; with ROWS rows they fill the registers
+ *   TILE         columns of a GEMM's tile, in vectors; with ROWS rows they fill the registers
  *   FMA(a, b, c) a * b + c
  *   MAX, MIN     of two vectors; where one is not a number, the second argument. May be missing.
  * The compilers' own contraction of a * b + c is off under -std=c11, hence FMA by name. */
@@ -59,9 +59,9 @@ INLINE void NAME(store_some)(float *x, VEC v, int64_t n)
         memcpy(x, &v, (size_t)n * sizeof *x);
 }
 
-/* ---- products: c in registers, a row of b at a time, a number of a at a time */
+/* ---- GEMMs: c in registers, a row of b at a time, a number of a at a time */
 
-INLINE void NAME(tile)(const product *p, int64_t i, int64_t j, int rows, int vectors)
+INLINE void NAME(tile)(const gemm *p, int64_t i, int64_t j, int rows, int vectors)
 {
     VEC acc[ROWS][TILE];
     const float *a = p->a + i * p->a_row, *b = p->b + j;
@@ -94,7 +94,7 @@ INLINE void NAME(tile)(const product *p, int64_t i, int64_t j, int rows, int vec
     }
 }
 
-INLINE void NAME(strip)(const product *p, int64_t j, int vectors)
+INLINE void NAME(strip)(const gemm *p, int64_t j, int vectors)
 {
     int64_t i = 0;
     for (; i + ROWS <= p->m; i += ROWS) NAME(tile)(p, i, j, ROWS, vectors);
@@ -105,7 +105,7 @@ INLINE void NAME(strip)(const product *p, int64_t j, int vectors)
     for (; i < p->m; i++) NAME(tile)(p, i, j, 1, vectors);
 }
 
-static void NAME(product)(const product *p)
+static void NAME(gemm)(const gemm *p)
 {
     int64_t j = 0;
     for (; j + TILE * WIDTH <= p->n; j += TILE * WIDTH) NAME(strip)(p, j, TILE);
@@ -140,7 +140,7 @@ INLINE VEC NAME(exp2)(VEC x)
     return NAME(exp2_parts)(x - (n - magic), (BITS)n);
 }
 
-/* The product with log2(e) is kept to more than a float's digits: e^-40 is as exact as e^-1. */
+/* The GEMM with log2(e) is kept to more than a float's digits: e^-40 is as exact as e^-1. */
 INLINE VEC NAME(exp_vec)(VEC x)
 {
     const VEC magic = NAME(splat)(12582912.0f), log2_e = NAME(splat)(1.44269502f);
@@ -264,7 +264,7 @@ static void NAME(add_scaled)(float *y, const float *x, float by, int64_t n)
 static const lanes NAME(lanes) = {
     .name = NAME(set_name),
     .works = NAME(works),
-    .product = NAME(product),
+    .gemm = NAME(gemm),
     .weigh = NAME(weigh),
     .weigh_d = NAME(weigh_d),
     .scale_columns = NAME(scale_columns),

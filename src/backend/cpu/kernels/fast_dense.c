@@ -1,4 +1,4 @@
-/* fast_dense.c - products through OpenBLAS, and the table of all fast_dense*.c. */
+/* fast_dense.c - GEMMs through OpenBLAS, and the table of all fast_dense*.c. */
 #include "backend/cpu/kernels/bytes.h"
 #include "backend/cpu/kernels/fast_dense.h"
 
@@ -24,7 +24,7 @@ void share_rows(span_work work, const call *c, int64_t n, int64_t width)
     share(work, c, n, width < NUMBERS ? NUMBERS / (width > 0 ? width : 1) : 1);
 }
 
-/* ---- products */
+/* ---- GEMMs */
 
 static bool library_takes(const op *o, const op_types *t)
 {
@@ -36,24 +36,24 @@ static bool library_takes(const op *o, const op_types *t)
 
 static void fast_gemm(const op *o, void *const *in, void *const *out)
 {
-    blas_product p = blas_forward(in[IN_GEMM_x], in[IN_GEMM_w], out[OUT_GEMM_y], o->dim[DIM_GEMM_M],
-                                  o->dim[DIM_GEMM_N], o->dim[DIM_GEMM_K]);
-    p.add = o->flags & ADD_TO;
+    blas_operands p = blas_forward(in[IN_GEMM_x], in[IN_GEMM_w], out[OUT_GEMM_y],
+                                   o->dim[DIM_GEMM_M], o->dim[DIM_GEMM_N], o->dim[DIM_GEMM_K]);
+    p.add = o->flags & ACCUMULATE;
     blas_gemm(&p);
 }
 
 static void fast_gemm_d(const op *o, void *const *in, void *const *out)
 {
-    blas_product p = blas_data(in[IN_GEMM_D_dy], in[IN_GEMM_D_w], out[OUT_GEMM_D_dx],
-                               o->dim[DIM_GEMM_D_M], o->dim[DIM_GEMM_D_N], o->dim[DIM_GEMM_D_K]);
-    p.add = o->flags & ADD_TO;
+    blas_operands p = blas_data(in[IN_GEMM_D_dy], in[IN_GEMM_D_w], out[OUT_GEMM_D_dx],
+                                o->dim[DIM_GEMM_D_M], o->dim[DIM_GEMM_D_N], o->dim[DIM_GEMM_D_K]);
+    p.add = o->flags & ACCUMULATE;
     blas_gemm(&p);
 }
 
 static void fast_gemm_w(const op *o, void *const *in, void *const *out)
 {
-    blas_product p = blas_weight(in[IN_GEMM_W_dy], in[IN_GEMM_W_x], out[OUT_GEMM_W_dw],
-                                 o->dim[DIM_GEMM_W_M], o->dim[DIM_GEMM_W_N], o->dim[DIM_GEMM_W_K]);
+    blas_operands p = blas_weight(in[IN_GEMM_W_dy], in[IN_GEMM_W_x], out[OUT_GEMM_W_dw],
+                                  o->dim[DIM_GEMM_W_M], o->dim[DIM_GEMM_W_N], o->dim[DIM_GEMM_W_K]);
     p.add = !(o->flags & OVERWRITE);
     blas_gemm(&p);
 }
@@ -62,8 +62,8 @@ static void fast_head_logits(const op *o, void *const *in, void *const *out)
 {
     const int64_t n_t = o->dim[DIM_HEAD_LOGITS_T], h = o->dim[DIM_HEAD_LOGITS_H],
                   n_v = o->dim[DIM_HEAD_LOGITS_V];
-    blas_product p = blas_forward(in[IN_HEAD_LOGITS_x], in[IN_HEAD_LOGITS_w],
-                                  out[OUT_HEAD_LOGITS_logits], n_t, n_v, h);
+    blas_operands p = blas_forward(in[IN_HEAD_LOGITS_x], in[IN_HEAD_LOGITS_w],
+                                   out[OUT_HEAD_LOGITS_logits], n_t, n_v, h);
     blas_gemm(&p);
 }
 

@@ -139,9 +139,9 @@ static double row_loss(const chunk *c, int64_t i)
 static void chunk_run(const chunk *c)
 {
     const int64_t h = c->o->dim[DIM_HEAD_LOSS_H], n_v = c->o->dim[DIM_HEAD_LOSS_V];
-    const blas_product logits = blas_forward(c->x, c->w, c->logits, c->n, n_v, h);
-    const blas_product data = blas_data(c->logits, c->w, c->dx, c->n, n_v, h);
-    blas_product weight = blas_weight(c->logits, c->x, c->dw, c->n, n_v, h);
+    const blas_operands logits = blas_forward(c->x, c->w, c->logits, c->n, n_v, h);
+    const blas_operands data = blas_data(c->logits, c->w, c->dx, c->n, n_v, h);
+    blas_operands weight = blas_weight(c->logits, c->x, c->dw, c->n, n_v, h);
     weight.add = !c->writes;
     blas_gemm(&logits);
 #pragma omp parallel for schedule(static)
@@ -197,7 +197,7 @@ void fast_head_part(const op *o, void *const *in, void *const *out)
     const int32_t *labels = (const int32_t *)in[IN_HEAD_PART_labels] + first; /* [ROWS] */
     float *logits = out[OUT_HEAD_PART_logits];                                /* [ROWS][V] */
     float *stats = out[OUT_HEAD_PART_stats];                                  /* [ROWS][3] */
-    const blas_product p = blas_forward(x, in[IN_HEAD_PART_w], logits, n, n_v, h);
+    const blas_operands p = blas_forward(x, in[IN_HEAD_PART_w], logits, n, n_v, h);
     blas_gemm(&p);
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < n; i++) {
@@ -288,9 +288,9 @@ void fast_head_part_d(const op *o, void *const *in, void *const *out)
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < n; i++) part_gradient(&c, i); /* I1 */
     memset(logits + n * n_v, 0, sizeof(float) * (size_t)((o->dim[DIM_HEAD_PART_D_ROWS] - n) * n_v));
-    const blas_product data =
+    const blas_operands data =
         blas_data(logits, in[IN_HEAD_PART_D_w], dx ? dx + first * h : NULL, n, n_v, h);
-    blas_product weight = blas_weight(logits, x, out[OUT_HEAD_PART_D_dw], n, n_v, h);
+    blas_operands weight = blas_weight(logits, x, out[OUT_HEAD_PART_D_dw], n, n_v, h);
     weight.add = !(o->flags & OVERWRITE);
     if (dx) blas_gemm(&data);
     if (out[OUT_HEAD_PART_D_dw]) blas_gemm(&weight);

@@ -171,7 +171,7 @@ WIDE static void norm_d_span(const call *c, int64_t begin, int64_t end)
 #pragma omp simd reduction(+ : sum)
         for (int64_t j = 0; j < h; j++) sum += dy[j] * (w[j] + one) * x[j];
         const float r = rstd[i], pull = r * r * r * sum / (float)h;
-        if (c->o->flags & ADD_TO) {
+        if (c->o->flags & ACCUMULATE) {
 #pragma omp simd
             for (int64_t j = 0; j < h; j++) dx[j] += r * dy[j] * (w[j] + one) - x[j] * pull;
         } else {

@@ -1,8 +1,8 @@
 /* fast_gdn_chunk.c - a chunk of the gated delta rule: its matrices and its triangular systems.
  *
- * I1  Products that fill or use a lower triangle go by strips of rows and stop at the diagonal's
+ * I1  GEMMs that fill or use a lower triangle go by strips of rows and stop at the diagonal's
  *     strip. What they leave beyond it is never read, or cleared here.
- * I2  A system is solved by blocks: products with what is solved already, then the few rows of the
+ * I2  A system is solved by blocks: GEMMs with what is solved already, then the few rows of the
  *     block one after another. */
 #include "backend/cpu/kernels/fast_gdn.h"
 
@@ -92,11 +92,11 @@ static void times_keys(const gdn_rule *r, const gdn_chunk *c, const float *x, fl
 {
     for (int64_t t = 0; t < c->n; t += STRIP) {
         const int64_t m = c->n - t < STRIP ? c->n - t : STRIP;
-        product p = {.m = m, .n = t + m, .k = r->dk};
+        gemm p = {.m = m, .n = t + m, .k = r->dk};
         p.a = x + t * r->k_stride, p.a_row = r->k_stride, p.a_col = 1;
         p.b = c->kt, p.b_row = GDN_CHUNK;
         p.c = to + t * GDN_CHUNK, p.c_row = GDN_CHUNK;
-        r->use->product(&p);
+        r->use->gemm(&p);
     }
 }
 
@@ -122,11 +122,11 @@ void gdn_chunk_read(const gdn_rule *r, gdn_chunk *c, int64_t batch, int64_t head
 
 void gdn_chunk_solve(const gdn_rule *r, gdn_chunk *c, const float *state /* [Dk][v_stride] */)
 {
-    product p = {.m = c->n, .n = r->dv, .k = r->dk};
+    gemm p = {.m = c->n, .n = r->dv, .k = r->dk};
     p.a = c->k, p.a_row = r->k_stride, p.a_col = 1;
     p.b = state, p.b_row = r->v_stride;
     p.c = c->had, p.c_row = r->v_stride;
-    r->use->product(&p);
+    r->use->gemm(&p);
     for (int64_t t = 0; t < c->n; t++) {
         const float *v = r->qkv + c->v_at + t * r->row; /* [Dv] */
         const float *had = c->had + t * r->v_stride;
@@ -141,11 +141,11 @@ void gdn_forward_substitution(const gdn_rule *r, const gdn_chunk *c, float *x /*
 {
     for (int64_t t = 0; t < c->n; t += STRIP) {
         const int64_t m = c->n - t < STRIP ? c->n - t : STRIP;
-        product p = {.m = m, .n = r->dv, .k = t, .add = true};
+        gemm p = {.m = m, .n = r->dv, .k = t, .add = true};
         p.a = c->a + t * GDN_CHUNK, p.a_row = GDN_CHUNK, p.a_col = 1;
         p.b = x, p.b_row = r->v_stride;
         p.c = x + t * r->v_stride, p.c_row = r->v_stride;
-        if (t > 0) r->use->product(&p);
+        if (t > 0) r->use->gemm(&p);
         for (int64_t i = t + 1; i < t + m; i++)
             for (int64_t j = t; j < i; j++)
                 r->use->add_scaled(x + i * r->v_stride, x + j * r->v_stride,
@@ -157,11 +157,11 @@ void gdn_backward_substitution(const gdn_rule *r, const gdn_chunk *c, float *x /
 {
     for (int64_t t = (c->n - 1) / STRIP * STRIP; t >= 0; t -= STRIP) {
         const int64_t past = c->n - t < STRIP ? c->n : t + STRIP;
-        product p = {.m = past - t, .n = r->dv, .k = c->n - past, .add = true};
+        gemm p = {.m = past - t, .n = r->dv, .k = c->n - past, .add = true};
         p.a = c->a + past * GDN_CHUNK + t, p.a_row = 1, p.a_col = GDN_CHUNK;
         p.b = x + past * r->v_stride, p.b_row = r->v_stride;
         p.c = x + t * r->v_stride, p.c_row = r->v_stride;
-        if (past < c->n) r->use->product(&p);
+        if (past < c->n) r->use->gemm(&p);
         for (int64_t i = past - 2; i >= t; i--)
             for (int64_t j = past - 1; j > i; j--)
                 r->use->add_scaled(x + i * r->v_stride, x + j * r->v_stride,

@@ -2,7 +2,7 @@
  *
  * Channels lie along the lanes. A tile is small enough that the rows it reads twice (a tap looks
  * back up to TAPS - 1 tokens) are still near. The gradients make the sum before silu again: it
- * costs TAPS products a number, and saving it would cost a buffer of the size of x.
+ * costs TAPS GEMMs a number, and saving it would cost a buffer of the size of x.
  *
  * I1  A tile lies within a sequence; taps that reach before its start are left out.
  * I2  The weights' gradient belongs to a tile of channels over all tokens: one owner, one order. */

@@ -24,16 +24,16 @@ static void output(const gdn_rule *r, const gdn_chunk *c, const float *state /* 
 {
     float *o = r->o + c->head_at * r->dv; /* [n][Nv Dv] */
     const int64_t o_row = r->nv * r->dv;
-    product p = {.m = c->n, .n = r->dv, .k = r->dk, .c = o, .c_row = o_row};
+    gemm p = {.m = c->n, .n = r->dv, .k = r->dk, .c = o, .c_row = o_row};
     p.a = c->q, p.a_row = r->k_stride, p.a_col = 1;
     p.b = state, p.b_row = r->v_stride;
-    r->use->product(&p);
+    r->use->gemm(&p);
     for (int64_t t = 0; t < c->n; t++)
         for (int64_t i = 0; i < r->dv; i++) o[t * o_row + i] *= c->from_start[t];
     p.k = c->n, p.add = true;
     p.a = c->p, p.a_row = GDN_CHUNK, p.a_col = 1;
     p.b = c->delta, p.b_row = r->v_stride;
-    r->use->product(&p);
+    r->use->gemm(&p);
 }
 
 /* S' = e^(G_last) S + (e^(G_last - G) K)^T delta; scales delta, which nobody needs any more. */
@@ -43,11 +43,11 @@ static void advance(const gdn_rule *r, gdn_chunk *c, float *state /* [Dk][v_stri
     for (int64_t i = 0; i < r->dk * r->v_stride; i++) state[i] *= fade;
     for (int64_t t = 0; t < c->n; t++)
         for (int64_t i = 0; i < r->dv; i++) c->delta[t * r->v_stride + i] *= c->to_end[t];
-    product p = {.m = r->dk, .n = r->dv, .k = c->n, .add = true};
+    gemm p = {.m = r->dk, .n = r->dv, .k = c->n, .add = true};
     p.a = c->k, p.a_row = 1, p.a_col = r->k_stride;
     p.b = c->delta, p.b_row = r->v_stride;
     p.c = state, p.c_row = r->v_stride;
-    r->use->product(&p);
+    r->use->gemm(&p);
 }
 
 static void head(const gdn_rule *r, int64_t batch, int64_t value_head)

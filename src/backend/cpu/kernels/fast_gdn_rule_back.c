@@ -34,9 +34,9 @@ typedef struct scratch {
 } scratch;
 
 /* Called with: m n k, a and its two strides, b and its rows, c and its rows, add. */
-static void multiply(const gdn_rule *r, product p)
+static void multiply(const gdn_rule *r, gemm p)
 {
-    r->use->product(&p);
+    r->use->gemm(&p);
 }
 
 static void read_chunk(const gdn_rule *r, scratch *w)
@@ -68,14 +68,14 @@ static void back_delta(const gdn_rule *r, scratch *w)
 {
     const gdn_chunk *c = &w->chunk;
     const int64_t n = c->n, dv = r->dv, ks = r->k_stride, vs = r->v_stride;
-    multiply(r, (product){n, dv, r->dk, c->k, ks, 1, w->dstate, vs, w->kds, vs, false});
+    multiply(r, (gemm){n, dv, r->dk, c->k, ks, 1, w->dstate, vs, w->kds, vs, false});
     for (int64_t t = 0; t < n; t++) {
         for (int64_t i = 0; i < dv; i++) w->y[t * vs + i] = c->to_end[t] * w->kds[t * vs + i];
         const double x = (double)r->use->dot(w->y + t * vs, c->delta + t * vs, dv);
         w->dsum[t] -= x;
         w->dsum[n - 1] += x;
     }
-    multiply(r, (product){n, dv, n, c->p, 1, GDN_CHUNK, w->d_o, vs, w->y, vs, true});
+    multiply(r, (gemm){n, dv, n, c->p, 1, GDN_CHUNK, w->d_o, vs, w->y, vs, true});
     gdn_backward_substitution(r, c, w->y);
 }
 
@@ -112,8 +112,8 @@ static void back_matrices(const gdn_rule *r, scratch *w)
                                      .pad = lanes_round(n),
                                      .by = 1});
     const int64_t cs = GDN_CHUNK;
-    multiply(r, (product){n, n, r->dv, w->d_o, vs, 1, w->deltat, cs, w->dp, cs, false});
-    multiply(r, (product){n, n, r->dv, w->y, vs, 1, w->deltat, cs, w->da, cs, false});
+    multiply(r, (gemm){n, n, r->dv, w->d_o, vs, 1, w->deltat, cs, w->dp, cs, false});
+    multiply(r, (gemm){n, n, r->dv, w->y, vs, 1, w->deltat, cs, w->da, cs, false});
     for (int64_t t = 0; t < n; t++) back_row(r, w, t);
     for (int64_t t = 0; t < n; t++)
         for (int64_t j = t + 1; j < n; j++) w->da[t * cs + j] = w->da[j * cs + t];
@@ -155,21 +155,21 @@ static void back_keys(const gdn_rule *r, scratch *w)
     const int64_t cs = GDN_CHUNK;
     const float *x = scaled(r, w, c->delta, c->to_end);
     turn_state(r, w->dstate, w);
-    multiply(r, (product){n, dk, dv, x, vs, 1, w->turned, ks, w->dk, ks, false});
+    multiply(r, (gemm){n, dk, dv, x, vs, 1, w->turned, ks, w->dk, ks, false});
     x = scaled(r, w, w->d_o, c->from_start);
     turn_state(r, w->state, w);
-    multiply(r, (product){n, dk, dv, x, vs, 1, w->turned, ks, w->dq, ks, false});
-    multiply(r, (product){n, dk, dv, w->y, vs, 1, w->turned, ks, w->dk, ks, true});
+    multiply(r, (gemm){n, dk, dv, x, vs, 1, w->turned, ks, w->dq, ks, false});
+    multiply(r, (gemm){n, dk, dv, w->y, vs, 1, w->turned, ks, w->dk, ks, true});
     for (int64_t t = 0; t < n; t++)
         w->dsum[t] += (double)r->use->dot(w->dq + t * ks, c->q + t * ks, dk);
-    multiply(r, (product){n, dk, n, w->dp, cs, 1, c->k, ks, w->dq, ks, true});
-    multiply(r, (product){n, dk, n, w->dp, 1, cs, c->q, ks, w->dk, ks, true});
-    multiply(r, (product){n, dk, n, w->da, cs, 1, c->k, ks, w->dk, ks, true});
+    multiply(r, (gemm){n, dk, n, w->dp, cs, 1, c->k, ks, w->dq, ks, true});
+    multiply(r, (gemm){n, dk, n, w->dp, 1, cs, c->q, ks, w->dk, ks, true});
+    multiply(r, (gemm){n, dk, n, w->da, cs, 1, c->k, ks, w->dk, ks, true});
     const float fade = c->from_start[n - 1];
     w->dsum[n - 1] += (double)(fade * r->use->dot(w->state, w->dstate, dk * vs)); /* I3 */
     for (int64_t i = 0; i < dk * vs; i++) w->dstate[i] *= fade;
-    multiply(r, (product){dk, dv, n, c->q, 1, ks, x, vs, w->dstate, vs, true});
-    multiply(r, (product){dk, dv, n, c->k, 1, ks, w->y, vs, w->dstate, vs, true});
+    multiply(r, (gemm){dk, dv, n, c->q, 1, ks, x, vs, w->dstate, vs, true});
+    multiply(r, (gemm){dk, dv, n, c->k, 1, ks, w->y, vs, w->dstate, vs, true});
 }
 
 static void put(const gdn_rule *r, const scratch *w, bool first)

@@ -1,7 +1,7 @@
 /* fast_moe.c - the threaded rows of the kinds that route tokens or work for experts.
  *
  * LOAD, SORT and what makes tables for messages have row 0 alone: one pass over T * K ids, a
- * thousandth of the products that follow, and its order is its result. */
+ * thousandth of the GEMMs that follow, and its order is its result. */
 #include "backend/cpu/kernels/rows.h"
 
 #include <stddef.h>

@@ -122,7 +122,7 @@ static void sum_token(const op *o, const float *yp, const int32_t *rows /* [K] *
     for (int64_t begin = 0; begin < H; begin += COLUMNS) {
         int64_t n = H - begin < COLUMNS ? H - begin : COLUMNS;
         float *restrict sum = y + begin; /* [n] */
-        if (!(o->flags & ADD_TO)) memset(sum, 0, (size_t)n * sizeof *sum);
+        if (!(o->flags & ACCUMULATE)) memset(sum, 0, (size_t)n * sizeof *sum);
         for (int64_t k = 0; k < K; k++) {
             if (rows[k] < 0) continue;
             const float *row = yp + rows[k] * H + begin;      /* [n] */

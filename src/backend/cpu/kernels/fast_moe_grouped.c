@@ -1,9 +1,9 @@
-/* fast_moe_grouped.c - the experts' products through OpenBLAS, on all threads.
+/* fast_moe_grouped.c - the experts' GEMMs through OpenBLAS, on all threads.
  *
- * T1  Every expert's product is cut into tiles by its sizes and the number of experts alone, and a
+ * T1  Every expert's GEMM is cut into tiles by its sizes and the number of experts alone, and a
  *     tile is one call in one thread: bits do not depend on the number of threads.
- * T2  Threads take tiles, not experts. With many small experts a tile is a whole product; with few
- *     large ones threads share a product; with one crowded expert among idle ones they do both.
+ * T2  Threads take tiles, not experts. With many small experts a tile is a whole GEMM; with few
+ *     large ones threads share a GEMM; with one crowded expert among idle ones they do both.
  * T3  An expert without rows has no tile. */
 #include "backend/cpu/kernels/fast_moe.h"
 
@@ -20,12 +20,12 @@ typedef struct grouped {
     float *c;
 } grouped;
 
-static blas_product product_of(const grouped *g, int64_t e)
+static blas_operands gemm_of(const grouped *g, int64_t e)
 {
     int64_t N = g->o->dim[DIM_GROUPED_N], K = g->o->dim[DIM_GROUPED_K], weights = e * N * K;
     span s = expert_rows(g->offsets, e, g->o->dim[DIM_GROUPED_ROOM]);
     int64_t rows = s.end - s.begin;
-    blas_product p = {.lda = N, .ldb = K, .ldc = K};
+    blas_operands p = {.lda = N, .ldb = K, .ldc = K};
     switch (g->o->kind) {
     case OP_GROUPED: /* y[rows][N] = x[rows][K] w[N][K]^T */
         p.m = rows, p.n = N, p.k = K, p.tb = true, p.lda = K, p.ldc = N;
@@ -42,15 +42,15 @@ static blas_product product_of(const grouped *g, int64_t e)
     return p;
 }
 
-/* How a product is cut: `down` times `across` tiles, the last ones smaller. */
+/* How a GEMM is cut: `down` times `across` tiles, the last ones smaller. */
 typedef struct cut {
     int64_t height, width, down, across;
 } cut;
 
-/* A tile packs its own operands: 512 x 512 costs 5 % against whole products, 256 x 256 11 %
+/* A tile packs its own operands: 512 x 512 costs 5 % against whole GEMMs, 256 x 256 11 %
  * (two threads, 16 experts of 1024 x 1024 x 512). So tiles are as large as TILES_WANTED of all
  * experts together allow. */
-static cut cut_of(const blas_product *p, int64_t E)
+static cut cut_of(const blas_operands *p, int64_t E)
 {
     enum { TILES_WANTED = 32, UNIT = 16 };
     static const int sizes[][2] = {{1024, 1024}, {512, 1024}, {512, 512}, {256, 512},
@@ -69,10 +69,10 @@ static cut cut_of(const blas_product *p, int64_t E)
     return t;
 }
 
-static void run_tile(const blas_product *p, const cut *t, int64_t tile)
+static void run_tile(const blas_operands *p, const cut *t, int64_t tile)
 {
     int64_t i = tile % t->down * t->height, j = tile / t->down * t->width;
-    blas_product part = *p;
+    blas_operands part = *p;
     part.m = p->m - i < t->height ? p->m - i : t->height;
     part.n = p->n - j < t->width ? p->n - j : t->width;
     part.a += p->ta ? i : i * p->lda;
@@ -84,7 +84,7 @@ static void run_tile(const blas_product *p, const cut *t, int64_t tile)
 /* A place in the list of all tiles; it only moves on. */
 typedef struct tile_place {
     int64_t e, first; /* the expert, and the number of its first tile */
-    blas_product p;
+    blas_operands p;
     cut t;
 } tile_place;
 
@@ -92,7 +92,7 @@ static void go_to_expert(tile_place *at, const grouped *g, int64_t e)
 {
     at->first += at->t.down * at->t.across;
     at->e = e;
-    at->p = product_of(g, e);
+    at->p = gemm_of(g, e);
     at->t = cut_of(&at->p, g->o->dim[DIM_GROUPED_E]);
 }
 

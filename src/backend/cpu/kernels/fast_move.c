@@ -47,7 +47,7 @@ static bool accepts(const op *o, const op_types *t)
  * step, whatever their stride, do nothing. */
 static plan plan_of(const op *o, const float *x, float *y)
 {
-    plan p = {.n = {1, 1, 1}, .run = o->dim[DIM_MOVE_N3], .add = o->flags & ADD_TO};
+    plan p = {.n = {1, 1, 1}, .run = o->dim[DIM_MOVE_N3], .add = o->flags & ACCUMULATE};
     int at = 3;
     for (int i = 2; i >= 0; i--) {
         const int64_t n = o->dim[DIM_MOVE_N0 + i], xs = o->dim[DIM_MOVE_X0 + i],

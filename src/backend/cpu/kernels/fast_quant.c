@@ -1,4 +1,4 @@
-/* fast_quant.c - quantised products through OpenBLAS, on FP32 copies of both operands.
+/* fast_quant.c - quantised GEMMs through OpenBLAS, on FP32 copies of both operands.
  *
  * Q1  Codes times power-of-two scales are exact in FP32; with the factor of a tensor an element is
  *     rounded once more. Sums are FP32.
@@ -35,18 +35,18 @@ typedef struct copies {
 static copies copies_of(const op *o)
 {
     quant_pair p = quant_pair_of(o);
-    float *a = kernel_workspace((size_t)quant_product_room(o));
+    float *a = kernel_workspace((size_t)quant_gemm_room(o));
     return (copies){a, a + p.a.rows * p.a.cols};
 }
 
-static void product(const op *o, void *const *in, void *const *out)
+static void gemm(const op *o, void *const *in, void *const *out)
 {
     quant_view a = quant_view_a(o, in, 0), b = quant_view_b(o, in, 0);
     copies c = copies_of(o);
     widen(&a, (span){0, a.z.rows}, (span){0, a.z.cols}, c.a);
     widen(&b, (span){0, b.z.rows}, (span){0, b.z.cols}, c.b);
-    blas_product p = blas_forward(c.a, c.b, out[OUT_QGEMM_y], a.z.rows, b.z.rows, a.z.cols);
-    p.add = o->kind == OP_QGEMM_W ? !(o->flags & OVERWRITE) : (o->flags & ADD_TO) != 0;
+    blas_operands p = blas_forward(c.a, c.b, out[OUT_QGEMM_y], a.z.rows, b.z.rows, a.z.cols);
+    p.add = o->kind == OP_QGEMM_W ? !(o->flags & OVERWRITE) : (o->flags & ACCUMULATE) != 0;
     blas_gemm(&p);
 }
 
@@ -64,8 +64,8 @@ static void grouped(const op *o, void *const *in, void *const *out)
         float *w = c.b + e * n * b.z.cols;
         widen(&a, s, (span){0, a.z.cols}, c.a);
         widen(&b, (span){0, n}, (span){0, b.z.cols}, w);
-        blas_product p = blas_forward(c.a + s.begin * a.z.cols, w, y + s.begin * n, s.end - s.begin,
-                                      n, a.z.cols);
+        blas_operands p = blas_forward(c.a + s.begin * a.z.cols, w, y + s.begin * n,
+                                       s.end - s.begin, n, a.z.cols);
         blas_gemm(&p);
     }
     int64_t end = offsets[E] < room ? offsets[E] : room;
@@ -87,7 +87,7 @@ static void grouped_w(const op *o, void *const *in, void *const *out)
         if (s.begin == s.end) continue;
         widen(&a, (span){0, n}, s, c.a);
         widen(&b, (span){0, k}, s, c.b);
-        blas_product p = blas_forward(c.a + s.begin, c.b + s.begin, dw, n, k, s.end - s.begin);
+        blas_operands p = blas_forward(c.a + s.begin, c.b + s.begin, dw, n, k, s.end - s.begin);
         p.lda = p.ldb = room;
         p.add = !overwrites;
         blas_gemm(&p);
@@ -97,9 +97,9 @@ static void grouped_w(const op *o, void *const *in, void *const *out)
 kernel_rows fast_quant(void)
 {
     static const kernel rows[] = {
-        {OP_QGEMM, "openblas", library_takes, .run = product},
-        {OP_QGEMM_D, "openblas", library_takes, .run = product},
-        {OP_QGEMM_W, "openblas", library_takes, .run = product},
+        {OP_QGEMM, "openblas", library_takes, .run = gemm},
+        {OP_QGEMM_D, "openblas", library_takes, .run = gemm},
+        {OP_QGEMM_W, "openblas", library_takes, .run = gemm},
         {OP_QGROUPED, "openblas", library_takes, .run = grouped},
         {OP_QGROUPED_D, "openblas", library_takes, .run = grouped},
         {OP_QGROUPED_W, "openblas", library_takes, .run = grouped_w},

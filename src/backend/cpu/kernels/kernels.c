@@ -73,9 +73,9 @@ static _Thread_local struct {
     size_t bytes;
 } workspace;
 
-static size_t product_bytes(const op *o)
+static size_t gemm_bytes(const op *o)
 {
-    return (size_t)quant_product_room(o);
+    return (size_t)quant_gemm_room(o);
 }
 
 /* One row a kind that needs any. */
@@ -83,10 +83,13 @@ static const struct {
     op_kind kind;
     size_t (*bytes)(const op *o);
 } needs[] = {
-    {OP_HEAD_LOSS, fast_head_loss_bytes}, {OP_QGEMM, product_bytes},
-    {OP_QGEMM_D, product_bytes},          {OP_QGEMM_W, product_bytes},
-    {OP_QGROUPED, product_bytes},         {OP_QGROUPED_D, product_bytes},
-    {OP_QGROUPED_W, product_bytes},
+    {OP_HEAD_LOSS, fast_head_loss_bytes},
+    {OP_QGEMM, gemm_bytes},
+    {OP_QGEMM_D, gemm_bytes},
+    {OP_QGEMM_W, gemm_bytes},
+    {OP_QGROUPED, gemm_bytes},
+    {OP_QGROUPED_D, gemm_bytes},
+    {OP_QGROUPED_W, gemm_bytes},
 };
 
 size_t kernel_workspace_bytes(const op *o)

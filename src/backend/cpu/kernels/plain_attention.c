@@ -47,7 +47,7 @@ static void set_sizes(attention *a, const op *o)
     a->window = attention_dim(o, DIM_ATTN_WINDOW, DIM_ATTN_BLOCK_WINDOW);
     a->n_stretches = attention_stretches(o, a->queries, a->keys);
     a->scale = o->real[REAL_ATTN_scale];
-    a->merges = attention_is_block(o) && o->flags & ADD_TO;
+    a->merges = attention_is_block(o) && o->flags & ACCUMULATE;
 }
 
 static double dot(const real *x, const real *y, int64_t n)

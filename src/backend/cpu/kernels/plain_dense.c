@@ -1,4 +1,4 @@
-/* plain_dense.c - row 0 of products, biases, embedding, norms; and the table of all plain_dense*.c.
+/* plain_dense.c - row 0 of GEMMs, biases, embedding, norms; and the table of all plain_dense*.c.
  *
  * Written to be read beside ops.def, and to be right: sums are kept in double, nothing is shared or
  * reordered. A test compiles these files for double (real.h) and checks every gradient against
@@ -16,7 +16,7 @@ static double with_weight(const op *o, real w)
     return o->flags & ZERO_CENTRED ? 1 + (double)w : (double)w;
 }
 
-/* ---- products */
+/* ---- GEMMs */
 
 static void gemm(const op *o, void *const *in, void *const *out)
 {
@@ -26,7 +26,7 @@ static void gemm(const op *o, void *const *in, void *const *out)
     real *y = out[OUT_GEMM_y];     /* [M][N] */
     for (int64_t i = 0; i < m; i++)
         for (int64_t j = 0; j < n; j++) {
-            double sum = o->flags & ADD_TO ? (double)y[i * n + j] : 0;
+            double sum = o->flags & ACCUMULATE ? (double)y[i * n + j] : 0;
             for (int64_t l = 0; l < k; l++) sum += (double)x[i * k + l] * (double)w[j * k + l];
             y[i * n + j] = (real)sum;
         }
@@ -40,7 +40,7 @@ static void gemm_d(const op *o, void *const *in, void *const *out)
     real *dx = out[OUT_GEMM_D_dx];     /* [M][K] */
     for (int64_t i = 0; i < m; i++)
         for (int64_t l = 0; l < k; l++) {
-            double sum = o->flags & ADD_TO ? (double)dx[i * k + l] : 0;
+            double sum = o->flags & ACCUMULATE ? (double)dx[i * k + l] : 0;
             for (int64_t j = 0; j < n; j++) sum += (double)dy[i * n + j] * (double)w[j * k + l];
             dx[i * k + l] = (real)sum;
         }
@@ -146,7 +146,7 @@ static void norm_d(const op *o, void *const *in, void *const *out)
         for (int64_t j = 0; j < h; j++) {
             double g = (double)dy[i * h + j] * with_weight(o, w[j]);
             double d = r * g - (double)x[i * h + j] * r * r * r * sum / (double)h;
-            dx[i * h + j] = (real)(o->flags & ADD_TO ? (double)dx[i * h + j] + d : d);
+            dx[i * h + j] = (real)(o->flags & ACCUMULATE ? (double)dx[i * h + j] + d : d);
         }
     }
 }

@@ -1,4 +1,4 @@
-/* plain_dense_heads.c - row 0 of what stands between products and attention: cutting a projection
+/* plain_dense_heads.c - row 0 of what stands between GEMMs and attention: cutting a projection
  * into heads, rotation, and the keys and values of latent attention. */
 #include "backend/cpu/kernels/plain_dense.h"
 

@@ -63,7 +63,7 @@ static void layer_norm_d(const op *o, void *const *in, void *const *out)
             double g = (double)dy[i * h + j] * weight_used(o, w[j]);
             double n = ((double)x[i * h + j] - mean) * r;
             double d = r * (g - by_one / (double)h - n * by_n / (double)h);
-            dx[i * h + j] = (real)(o->flags & ADD_TO ? (double)dx[i * h + j] + d : d);
+            dx[i * h + j] = (real)(o->flags & ACCUMULATE ? (double)dx[i * h + j] + d : d);
         }
     }
 }
@@ -149,7 +149,7 @@ static void norm_part_d(const op *o, void *const *in, void *const *out)
         for (int64_t j = 0; j < h; j++) {
             double g = (double)dy[i * h + j] * weight_used(o, w[j]);
             double d = r * g - (double)x[i * h + j] * along;
-            dx[i * h + j] = (real)(o->flags & ADD_TO ? (double)dx[i * h + j] + d : d);
+            dx[i * h + j] = (real)(o->flags & ACCUMULATE ? (double)dx[i * h + j] + d : d);
         }
     }
 }

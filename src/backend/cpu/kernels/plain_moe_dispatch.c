@@ -2,7 +2,7 @@
  *
  * D1  Rows stand expert by expert, and by token within an expert.
  * D2  rows[t][k] is a row below ROOM or -1; no two are equal.
- * D3  Rows that nobody fills are zero: products and sums may then run over whole buffers.
+ * D3  Rows that nobody fills are zero: GEMMs and sums may then run over whole buffers.
  * D4  A dropped expert gets no row, so it adds nothing and its weight gets no gradient. */
 #include "backend/cpu/kernels/plain_moe.h"
 
@@ -115,7 +115,7 @@ void plain_permute(const op *o, void *const *in, void *const *out)
 static void sum_rows(const op *o, const real *yp, const int32_t *rows, real *y)
 {
     int64_t T = o->dim[DIM_UNPERMUTE_T], K = o->dim[DIM_UNPERMUTE_K], H = o->dim[DIM_UNPERMUTE_H];
-    if (!(o->flags & ADD_TO)) memset(y, 0, (size_t)(T * H) * sizeof *y);
+    if (!(o->flags & ACCUMULATE)) memset(y, 0, (size_t)(T * H) * sizeof *y);
     for (int64_t i = 0; i < T * K; i++)
         for (int64_t h = 0; rows[i] >= 0 && h < H; h++) y[i / K * H + h] += yp[rows[i] * H + h];
 }

@@ -1,4 +1,4 @@
-/* plain_moe_grouped.c - products of every expert with its own rows.
+/* plain_moe_grouped.c - GEMMs of every expert with its own rows.
  *
  * G1  Rows offsets[e] .. offsets[e+1]-1 are expert e's; none at all is ordinary.
  * G2  Rows past offsets[E] of an output that is written are zero.

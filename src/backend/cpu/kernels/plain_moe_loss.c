@@ -5,7 +5,7 @@
  * L1  P are scores over all experts that sum to 1; counts say how often an expert is among the K
  *     best of them. Neither bias nor group limits nor capacity have a part in either.
  * L2  Counts are constants for the gradient, so what a token adds to the loss is also the inner
- *     product that the gradient of its normalisation needs. One pass yields both.
+ *     GEMM that the gradient of its normalisation needs. One pass yields both.
  * L3  Sums over tokens are in double: a microbatch has up to millions of terms.
  * L4  The gradient is that of the loss as written, by this rank's logits. The global loss counts
  *     the tokens of all ranks in N; whoever averages gradients over data-parallel ranks afterwards

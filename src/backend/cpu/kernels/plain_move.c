@@ -14,7 +14,8 @@ static void move(const op *o, void *const *in, void *const *out)
                 const real *x =
                     (const real *)in[IN_MOVE_x] + (xs[3] + i * xs[0] + j * xs[1] + k * xs[2]);
                 real *y = (real *)out[OUT_MOVE_y] + (ys[3] + i * ys[0] + j * ys[1] + k * ys[2]);
-                for (int64_t l = 0; l < n[3]; l++) y[l] = o->flags & ADD_TO ? y[l] + x[l] : x[l];
+                for (int64_t l = 0; l < n[3]; l++)
+                    y[l] = o->flags & ACCUMULATE ? y[l] + x[l] : x[l];
             }
 }
 

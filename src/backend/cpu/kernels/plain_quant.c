@@ -322,10 +322,10 @@ static double dot(const quant_view *a, int64_t i, const quant_view *b, int64_t j
     return sum;
 }
 
-static void product(const op *o, void *const *in, void *const *out)
+static void gemm(const op *o, void *const *in, void *const *out)
 {
     quant_view a = quant_view_a(o, in, 0), b = quant_view_b(o, in, 0);
-    bool adds = o->kind == OP_QGEMM_W ? !(o->flags & OVERWRITE) : (o->flags & ADD_TO) != 0;
+    bool adds = o->kind == OP_QGEMM_W ? !(o->flags & OVERWRITE) : (o->flags & ACCUMULATE) != 0;
     float *y = out[OUT_QGEMM_y]; /* [a.rows][b.rows] */
     for (int64_t i = 0; i < a.z.rows; i++)
         for (int64_t j = 0; j < b.z.rows; j++) {
@@ -372,9 +372,9 @@ kernel_rows plain_quant(void)
 {
     static const kernel rows[] = {
         {OP_QUANTISE, "plain", NULL, .launch = quantise},
-        {OP_QGEMM, "plain", NULL, .run = product},
-        {OP_QGEMM_D, "plain", NULL, .run = product},
-        {OP_QGEMM_W, "plain", NULL, .run = product},
+        {OP_QGEMM, "plain", NULL, .run = gemm},
+        {OP_QGEMM_D, "plain", NULL, .run = gemm},
+        {OP_QGEMM_W, "plain", NULL, .run = gemm},
         {OP_QGROUPED, "plain", NULL, .run = grouped},
         {OP_QGROUPED_D, "plain", NULL, .run = grouped},
         {OP_QGROUPED_W, "plain", NULL, .run = grouped_w},

@@ -13,7 +13,7 @@ typedef struct quant_view {
     const float *factor;  /* [1] or none */
 } quant_view;
 
-/* The operands of a quantised product; of expert e where it has several. */
+/* The operands of a quantised GEMM; of expert e where it has several. */
 quant_view quant_view_a(const op *o, void *const *in, int64_t e);
 quant_view quant_view_b(const op *o, void *const *in, int64_t e);
 

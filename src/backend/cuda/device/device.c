@@ -234,7 +234,7 @@ static status take(device *d, device_space s, int64_t bytes, error *err)
         gibibytes(miss, bytes - (int64_t)left), cudaGetErrorString(e));
 }
 
-static int64_t beside(device *d)
+static int64_t outside_arena(device *d)
 {
     size_t left = 0, total = 0;
     check(d, cudaMemGetInfo(&left, &total), "asking for the GPU's memory");
@@ -507,7 +507,7 @@ static status open_gpu(device *d, const char *words, error *err)
                      cudaGetErrorString(e));
 }
 
-static int products(const device *d, lt_use *list, int room)
+static int gemms(const device *d, lt_use *list, int room)
 {
     (void)d;
     return lt_uses(list, room);
@@ -526,7 +526,7 @@ status moefold_cuda_entry(int version, const device_calls *p, cuda_entry *out, e
                                   .close = close_gpu,
                                   .rows = kernels_cuda,
                                   .take = take,
-                                  .beside = beside,
+                                  .outside_arena = outside_arena,
                                   .pointer = pointer,
                                   .map = map,
                                   .read = read,
@@ -555,7 +555,7 @@ status moefold_cuda_entry(int version, const device_calls *p, cuda_entry *out, e
                                   .stamp_passed = stamp_passed,
                                   .sync = sync,
                                   .settle = issue_all,
-                                  .products = products},
+                                  .gemms = gemms},
                         .look = look,
                         .cudnn = look_for_cudnn};
     return OK;

@@ -41,7 +41,7 @@ static attention attention_of(const op *o)
     }
     a.n_stretches = attention_stretches(o, a.queries, a.keys);
     a.scale = (float)o->real[REAL_ATTN_scale];
-    a.add = attention_is_block(o) && o->flags & ADD_TO;
+    a.add = attention_is_block(o) && o->flags & ACCUMULATE;
     a.add_kv = attention_is_block(o) && o->flags & ADD_KV;
     return a;
 }

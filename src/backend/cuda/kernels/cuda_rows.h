@@ -6,7 +6,7 @@
  *     memory, so launches are made for the room and blocks without work leave.
  * C2  The same call gives the same bits: sums have a fixed order and no float is added atomically.
  * C3  Numbers are FP32 or BF16, each tensor by itself; sums and everything in between are FP32.
- *     Gradients of weights that are not products are FP32 always.
+ *     Gradients of weights that are not GEMMs are FP32 always.
  * C4  Indices have 64 bits. No kernel has a stack: one with 4 KiB of it would reserve 792 MiB.
  *
  * The header is C; only the .cu files see CUDA. */

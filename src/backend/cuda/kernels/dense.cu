@@ -1,30 +1,30 @@
-/* dense.cu - products, biases, embedding and learned positions. */
+/* dense.cu - GEMMs, biases, embedding and learned positions. */
 #include "backend/cuda/kernels/columns.cuh"
-#include "backend/cuda/kernels/product.cuh"
+#include "backend/cuda/kernels/gemm.cuh"
 
-/* ---- products */
+/* ---- GEMMs */
 
 static void gemm(const kernel_call *c)
 {
     const int64_t m = c->o->dim[DIM_GEMM_M], n = c->o->dim[DIM_GEMM_N], k = c->o->dim[DIM_GEMM_K];
-    product(c, {in_of(c, IN_GEMM_x), k, 1}, {in_of(c, IN_GEMM_w), k, 1},
-            {out_of(c, OUT_GEMM_y), n, 1}, m, n, k, c->o->flags & ADD_TO);
+    gemm(c, {in_of(c, IN_GEMM_x), k, 1}, {in_of(c, IN_GEMM_w), k, 1}, {out_of(c, OUT_GEMM_y), n, 1},
+         m, n, k, c->o->flags & ACCUMULATE);
 }
 
 static void gemm_d(const kernel_call *c)
 {
     const int64_t m = c->o->dim[DIM_GEMM_D_M], n = c->o->dim[DIM_GEMM_D_N],
                   k = c->o->dim[DIM_GEMM_D_K];
-    product(c, {in_of(c, IN_GEMM_D_dy), n, 1}, {in_of(c, IN_GEMM_D_w), 1, k},
-            {out_of(c, OUT_GEMM_D_dx), k, 1}, m, k, n, c->o->flags & ADD_TO);
+    gemm(c, {in_of(c, IN_GEMM_D_dy), n, 1}, {in_of(c, IN_GEMM_D_w), 1, k},
+         {out_of(c, OUT_GEMM_D_dx), k, 1}, m, k, n, c->o->flags & ACCUMULATE);
 }
 
 static void gemm_w(const kernel_call *c)
 {
     const int64_t m = c->o->dim[DIM_GEMM_W_M], n = c->o->dim[DIM_GEMM_W_N],
                   k = c->o->dim[DIM_GEMM_W_K];
-    product(c, {in_of(c, IN_GEMM_W_dy), 1, n}, {in_of(c, IN_GEMM_W_x), 1, k},
-            {out_of(c, OUT_GEMM_W_dw), k, 1}, n, k, m, !(c->o->flags & OVERWRITE));
+    gemm(c, {in_of(c, IN_GEMM_W_dy), 1, n}, {in_of(c, IN_GEMM_W_x), 1, k},
+         {out_of(c, OUT_GEMM_W_dw), k, 1}, n, k, m, !(c->o->flags & OVERWRITE));
 }
 
 struct bias_rows {

@@ -2,7 +2,7 @@
  * loops over any count.
  *
  * The format of a tensor is a fact about its address here, not a type of the kernel: the branch on
- * it is the same for all threads, products and attention take it once when they fill shared memory,
+ * it is the same for all threads, GEMMs and attention take it once when they fill shared memory,
  * and every mix of formats is one kernel. */
 #ifndef BACKEND_CUDA_KERNELS_DEVICE_CUH
 #define BACKEND_CUDA_KERNELS_DEVICE_CUH
@@ -163,7 +163,7 @@ static __device__ __forceinline__ float sum_warp(float v)
     return v;
 }
 
-static __device__ __forceinline__ float most_warp(float v)
+static __device__ __forceinline__ float warp_max(float v)
 {
     for (int step = WARP / 2; step > 0; step /= 2)
         v = fmaxf(v, __shfl_xor_sync(ALL_LANES, v, step));
@@ -192,7 +192,7 @@ template <int THREADS, class V> static __device__ V sum_over(V v)
 
 template <int THREADS> static __device__ float most_over(float v)
 {
-    v = most_warp(v);
+    v = warp_max(v);
     if (THREADS == WARP) return v;
     __shared__ float parts[WARPS];
     __syncthreads();

@@ -253,7 +253,7 @@ static forward_parts forward_parts_of(const op *o, numbers to, float *lse, shelf
     forward_parts p = {};
     p.f = form_of(o);
     p.z = shape_of(o, p.f);
-    const bool add = o->flags & ADD_TO;
+    const bool add = o->flags & ACCUMULATE;
     p.o = result_of(w, to, p.f.q, p.z.b, p.z.h * p.z.d_v, add);
     p.lse = p.o.aside ? (float *)w->take(4 * p.z.b * p.f.q.all * p.z.h) : lse;
     p.rest = w->take(sdpa_library_bytes(&p.z, SDPA_FORWARD));
@@ -304,7 +304,7 @@ static backward_parts backward_parts_of(const op *o, numbers dq, numbers dk, num
     p.f = form_of(o);
     p.z = shape_of(o, p.f);
     const sdpa_shape &z = p.z;
-    const bool add = o->flags & ADD_TO, add_kv = o->flags & ADD_KV;
+    const bool add = o->flags & ACCUMULATE, add_kv = o->flags & ADD_KV;
     const sdpa_pass pass = pass_of(o);
     p.dots = w->take(4 * z.b * z.h * z.s);
     p.sum = pass == SDPA_BACKWARD ? w->take(4 * z.b * z.h * z.s * z.d) : NULL;

@@ -1,4 +1,4 @@
-/* fast_fp8.cu - forward products and data gradients of 8-bit operands by wgmma: rows for
+/* fast_fp8.cu - forward GEMMs and data gradients of 8-bit operands by wgmma: rows for
  * grouped_fp8.cuh. */
 #include "backend/cuda/kernels/fast_fp8.cuh"
 #include "backend/cuda/kernels/grouped_tail.cuh"
@@ -18,7 +18,7 @@ static status prepare(const op *o, const op_types *, void **, error *err)
 
 static void launch(const kernel_call *c)
 {
-    const quant_product p = quant_product_of(c);
+    const quant_gemm p = quant_gemm_of(c);
     const cudaStream_t stream = stream_of(c);
     const cudaError_t e = p.a.z.form == QUANT_BLOCK ? by_blocks::launch(p, stream)
                           : p.a.type == DTYPE_E5M2  ? by_wide_tensor::launch(p, stream)

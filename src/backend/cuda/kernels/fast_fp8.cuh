@@ -1,5 +1,5 @@
-/* fast_fp8.cuh - from a quantised product to a launch of grouped_fp8.cuh: which it takes, sizes,
- * places of scales. A dense product is one expert without offsets. */
+/* fast_fp8.cuh - from a quantised GEMM to a launch of grouped_fp8.cuh: which it takes, sizes,
+ * places of scales. A dense GEMM is one expert without offsets. */
 #ifndef BACKEND_CUDA_KERNELS_FAST_FP8_CUH
 #define BACKEND_CUDA_KERNELS_FAST_FP8_CUH
 
@@ -15,14 +15,14 @@ static inline bool fp8_takes(const op *o, const op_types *t)
     const bool form = (p.a.form == QUANT_BLOCK && p.at == DTYPE_E4M3) ||
                       (p.a.form == QUANT_TENSOR && (p.at == DTYPE_E4M3 || p.at == DTYPE_E5M2));
     const bool result = p.weight_gradient ? t->out[0] == DTYPE_F32
-                                          : t->out[0] == DTYPE_BF16 && !(o->flags & ADD_TO);
+                                          : t->out[0] == DTYPE_BF16 && !(o->flags & ACCUMULATE);
     return form && result && p.bt == DTYPE_E4M3 && p.a.cols > 0 && p.a.cols % 16 == 0 &&
            p.a.rows > 0 && p.b.rows > 0 && p.b.rows % 8 == 0 && p.parts <= MAX_EXPERTS &&
            p.a.rows <= INT32_MAX && p.b.rows <= INT32_MAX && p.a.cols <= INT32_MAX &&
            quant_scales(p.a) <= INT32_MAX && p.parts * quant_scales(p.b) <= INT32_MAX;
 }
 
-static inline gemm_args fp8_args(const quant_product &p)
+static inline gemm_args fp8_args(const quant_gemm &p)
 {
     const int64_t summed = p.a.z.cols;
     gemm_args g = {p.offsets,
@@ -39,7 +39,7 @@ static inline gemm_args fp8_args(const quant_product &p)
     return g;
 }
 
-static inline fp8_scales fp8_scales_of(const quant_product &p)
+static inline fp8_scales fp8_scales_of(const quant_gemm &p)
 {
     const int64_t blocks = quant_blocks(p.a.z.cols, 128);
     return {(const float *)p.a.s,
@@ -66,7 +66,7 @@ template <int KIND, int OUT, int SCALE, bool WIDE_A> struct fp8_kernel {
         return launch_clusters<CLUSTER>(grouped_fp8<KIND, OUT, SCALE, WIDE_A, CLUSTER, STAGES>,
                                         kept(), (int)sizeof(gemm_shared<STAGES>), 0);
     }
-    static cudaError_t launch(const quant_product &p, cudaStream_t stream)
+    static cudaError_t launch(const quant_gemm &p, cudaStream_t stream)
     {
         CUtensorMap map[3];
         const gemm_args g = fp8_args(p);

@@ -13,7 +13,7 @@ template <int OUT> struct gradients {
         if (p.a.form == QUANT_BLOCK) return by_blocks::prepare();
         return p.at == DTYPE_E5M2 ? by_wide_tensor::prepare() : by_tensor::prepare();
     }
-    static cudaError_t launch(const quant_product &p, cudaStream_t stream)
+    static cudaError_t launch(const quant_gemm &p, cudaStream_t stream)
     {
         if (p.a.z.form == QUANT_BLOCK) return by_blocks::launch(p, stream);
         return p.a.type == DTYPE_E5M2 ? by_wide_tensor::launch(p, stream)
@@ -31,7 +31,7 @@ static status prepare(const op *o, const op_types *, void **, error *err)
 
 static void launch(const kernel_call *c)
 {
-    const quant_product p = quant_product_of(c);
+    const quant_gemm p = quant_gemm_of(c);
     const cudaError_t e = p.add ? gradients<OUT_FP32_ADD>::launch(p, stream_of(c))
                                 : gradients<OUT_FP32>::launch(p, stream_of(c));
     if (e != cudaSuccess) launch_failed(c);

@@ -300,7 +300,7 @@ static void norm_gradients(const kernel_call *c)
                          (float *)c->workspace,
                          m,
                          each,
-                         (c->o->flags & ADD_TO) != 0,
+                         (c->o->flags & ACCUMULATE) != 0,
                          c->o->flags & ZERO_CENTRED ? 1.f : 0.f};
     if (wide_chunks(h))
         run_wide(c, h, f);

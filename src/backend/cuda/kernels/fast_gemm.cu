@@ -1,8 +1,8 @@
-/* fast_gemm.cu - dense products by cuBLASLt, where our own kernel is not the faster one.
+/* fast_gemm.cu - dense GEMMs by cuBLASLt, where our own kernel is not the faster one.
  *
  * The gradient of a router's scores is FP32 and what it is multiplied with BF16, which no library
  * takes. Such a dy is cut in two BF16 numbers, dy = high + low with 16 bits of mantissa together,
- * and both are multiplied: in dx = dy w as one product over twice as many columns, in dw = dy^T x
+ * and both are multiplied: in dx = dy w as one GEMM over twice as many columns, in dw = dy^T x
  * one after the other, added in FP32. */
 #include "backend/cuda/kernels/fast_wgmma.cuh"
 #include "backend/cuda/kernels/lt.h"
@@ -46,7 +46,7 @@ static bool takes_split_w(const op *o, const op_types *t)
 static lt_shape shape_of(const op *o, const op_types *t)
 {
     const int64_t m = o->dim[DIM_GEMM_M], n = o->dim[DIM_GEMM_N], k = o->dim[DIM_GEMM_K];
-    const bool add = o->flags & ADD_TO;
+    const bool add = o->flags & ACCUMULATE;
     if (o->kind == OP_GEMM) return {m, n, k, false, false, t->in[0], t->out[0], add};
     if (o->kind == OP_GEMM_D) return {m, k, n, false, true, t->in[0], t->out[0], add};
     return {n, k, m, true, true, t->in[0], t->out[0], !(o->flags & OVERWRITE)};

@@ -1,4 +1,4 @@
-/* fast_grouped.cu - products of experts on Hopper's tensor cores: rows for grouped_gemm.cuh.
+/* fast_grouped.cu - GEMMs of experts on Hopper's tensor cores: rows for grouped_gemm.cuh.
  *
  * F1  Offsets are read on the device. Rows past the last expert's are cleared by a launch of their
  *     own, whose blocks leave at once where there are none.

@@ -41,7 +41,7 @@ static __device__ tops join_block(tops t)
     return t;
 }
 
-/* e^x is 2^(x log2 e), whose product rides on the difference: one multiply-add and one 2^x for a
+/* e^x is 2^(x log2 e), whose GEMM rides on the difference: one multiply-add and one 2^x for a
  * logit, which is what binds a pass over logits beside memory. Results below 2^-126 are 0. */
 #define LOG2_E 1.4426950408889634f
 

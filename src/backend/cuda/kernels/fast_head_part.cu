@@ -1,7 +1,7 @@
 /* fast_head_part.cu - the head of a vocabulary that is cut over ranks, in BF16 by cuBLASLt.
  *
  * As fast_head.cu, in two operations with a message between: logits and what the other ranks need
- * of them; then, with what all ranks have, the gradient in place and its two products. Logits stand
+ * of them; then, with what all ranks have, the gradient in place and its two GEMMs. Logits stand
  * in a buffer of the program. */
 #include "backend/cuda/kernels/fast_head.cuh"
 
@@ -160,7 +160,7 @@ static int64_t gradient_bytes(const op *o, const op_types *)
     return terms_bytes(o) + LT_WORKSPACE;
 }
 
-static bool products(const kernel_call *c, const numbers &logits, int64_t first)
+static bool gemms(const kernel_call *c, const numbers &logits, int64_t first)
 {
     const part_plans *p = (const part_plans *)c->state;
     const int64_t at = first * c->o->dim[DIM_HEAD_PART_D_H];
@@ -189,7 +189,7 @@ static void launch_gradient(const kernel_call *c)
          floats_in(c, IN_HEAD_PART_D_stats), terms, n_v, o->dim[DIM_HEAD_PART_D_VFIRST],
          o->dim[DIM_HEAD_PART_D_PARTS], rows, (float)o->real[REAL_HEAD_PART_D_scale]});
     add_terms(c, terms, n, floats_out(c, OUT_HEAD_PART_D_loss));
-    if (!products(c, logits, first)) launch_failed(c);
+    if (!gemms(c, logits, first)) launch_failed(c);
 }
 
 extern "C" cuda_part cuda_fast_head_part(void)

@@ -131,7 +131,7 @@ static void norm_d(const kernel_call *c)
                           in_of(c, IN_NORM_D_dy),
                           out_of(c, OUT_NORM_D_dx),
                           floats_in(c, IN_NORM_D_rstd),
-                          (c->o->flags & ADD_TO) != 0,
+                          (c->o->flags & ACCUMULATE) != 0,
                           m};
     run_width(c, c->o->dim[DIM_NORM_D_H], f);
 }

@@ -131,7 +131,7 @@ static __device__ void add_scaled(sums acc, const sums d, const scales &a, const
             for (int n = 0; n < 4; n++) acc[i][j][n] += d[i][j][n] * (sa[i][n / 2] * sb[j][n % 2]);
 }
 
-static __device__ void write_sums(const quant_product &p, const sums acc, const place &at,
+static __device__ void write_sums(const quant_gemm &p, const sums acc, const place &at,
                                   int64_t part, float factor)
 {
 #pragma unroll
@@ -152,7 +152,7 @@ struct extent {
     int64_t e, first, end;
 };
 
-static __device__ extent extent_of(const quant_product &p, int64_t row0)
+static __device__ extent extent_of(const quant_gemm &p, int64_t row0)
 {
     extent x = {blockIdx.z, 0, p.a.z.cols};
     if (!p.offsets) return x;
@@ -167,7 +167,7 @@ static __device__ extent extent_of(const quant_product &p, int64_t row0)
     return x;
 }
 
-template <bool WIDE_A> static __global__ void __launch_bounds__(BLOCK) mma_kernel(quant_product p)
+template <bool WIDE_A> static __global__ void __launch_bounds__(BLOCK) mma_kernel(quant_gemm p)
 {
     extern __shared__ __align__(128) uint8_t tiles[]; /* [STAGES][2][TILE] */
     const int warp = (int)threadIdx.x / WARP, row_w = warp % 2 * WARP_ROWS,
@@ -214,9 +214,9 @@ static bool takes(const op *o, const op_types *t)
            p.a.rows < (int64_t)65535 * SIDE;
 }
 
-static void product(const kernel_call *c)
+static void gemm(const kernel_call *c)
 {
-    const quant_product p = quant_product_of(c);
+    const quant_gemm p = quant_gemm_of(c);
     const dim3 grid((unsigned)quant_blocks(p.cols, SIDE), (unsigned)quant_blocks(p.rows, SIDE),
                     (unsigned)p.parts_out);
     const int shared = STAGES * 2 * TILE;
@@ -228,12 +228,12 @@ static void product(const kernel_call *c)
 extern "C" cuda_part cuda_fast_quant(void)
 {
     static const kernel rows[] = {
-        {OP_QGEMM, "mma", takes, NULL, NULL, NULL, product},
-        {OP_QGEMM_D, "mma", takes, NULL, NULL, NULL, product},
-        {OP_QGEMM_W, "mma", takes, NULL, NULL, NULL, product},
-        {OP_QGROUPED, "mma", takes, NULL, NULL, NULL, product},
-        {OP_QGROUPED_D, "mma", takes, NULL, NULL, NULL, product},
-        {OP_QGROUPED_W, "mma", takes, NULL, NULL, NULL, product},
+        {OP_QGEMM, "mma", takes, NULL, NULL, NULL, gemm},
+        {OP_QGEMM_D, "mma", takes, NULL, NULL, NULL, gemm},
+        {OP_QGEMM_W, "mma", takes, NULL, NULL, NULL, gemm},
+        {OP_QGROUPED, "mma", takes, NULL, NULL, NULL, gemm},
+        {OP_QGROUPED_D, "mma", takes, NULL, NULL, NULL, gemm},
+        {OP_QGROUPED_W, "mma", takes, NULL, NULL, NULL, gemm},
     };
     return PART(rows);
 }

@@ -41,7 +41,7 @@ template <int EACH> struct chooser {
 #pragma unroll
         for (int j = 0; j < EACH; j++)
             if (j * WARP + lane < n_experts) top = fmaxf(top, x[j]);
-        top = most_warp(top);
+        top = warp_max(top);
 #pragma unroll
         for (int j = 0; j < EACH; j++)
             if (j * WARP + lane < n_experts) sum += expf(x[j] - top);
@@ -148,7 +148,7 @@ template <int EACH> struct chooser {
             const softmax all = softmax_here(x, lane);
             return expf(l - all.top) / all.sum;
         }
-        const float top = most_warp(mine ? l : -CUDART_INF_F);
+        const float top = warp_max(mine ? l : -CUDART_INF_F);
         return expf(l - top) / sum_warp(mine ? expf(l - top) : 0);
     }
 

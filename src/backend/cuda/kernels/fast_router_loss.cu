@@ -29,7 +29,7 @@ static __device__ __forceinline__ token_scores<EACH> scores_of(unsigned flags, c
         s.x[j] = there ? x[j * WARP + lane] : 0;
         if (there && s.x[j] > top) top = s.x[j];
     }
-    if (!own) top = most_warp(top);
+    if (!own) top = warp_max(top);
     float sum = 0;
 #pragma unroll
     for (int j = 0; j < EACH; j++) {

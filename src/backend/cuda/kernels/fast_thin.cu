@@ -1,4 +1,4 @@
-/* fast_thin.cu - products with one column (the gate of a shared expert) and gradients of biases:
+/* fast_thin.cu - GEMMs with one column (the gate of a shared expert) and gradients of biases:
  * memory binds them, and cuBLASLt takes no such rows. */
 #include "backend/cuda/kernels/wide_columns.cuh"
 
@@ -52,7 +52,7 @@ static void one_column_y(const kernel_call *c)
     const int64_t k = c->o->dim[DIM_GEMM_K];
     for_rows(c, c->o->dim[DIM_GEMM_M], k,
              dots{in_of(c, IN_GEMM_x), in_of(c, IN_GEMM_w), out_of(c, OUT_GEMM_y), k,
-                  (c->o->flags & ADD_TO) != 0});
+                  (c->o->flags & ACCUMULATE) != 0});
 }
 
 static void one_column_d(const kernel_call *c)
@@ -60,7 +60,7 @@ static void one_column_d(const kernel_call *c)
     const int64_t k = c->o->dim[DIM_GEMM_D_K];
     for_rows(c, c->o->dim[DIM_GEMM_D_M], k,
              spread{in_of(c, IN_GEMM_D_dy), in_of(c, IN_GEMM_D_w), out_of(c, OUT_GEMM_D_dx), k,
-                    (c->o->flags & ADD_TO) != 0});
+                    (c->o->flags & ACCUMULATE) != 0});
 }
 
 static int64_t one_column_bytes(const op *o, const op_types *)
@@ -68,7 +68,7 @@ static int64_t one_column_bytes(const op *o, const op_types *)
     return wide_columns_workspace(o->dim[DIM_GEMM_W_M], o->dim[DIM_GEMM_W_K]);
 }
 
-/* The planner gives products the room that cuBLASLt may want. */
+/* The planner gives GEMMs the room that cuBLASLt may want. */
 static bool one_column_w_fits(const op *o, const op_types *t)
 {
     return one_column(o, t) && t->out[OUT_GEMM_W_dw] == DTYPE_F32 &&

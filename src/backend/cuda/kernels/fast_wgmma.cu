@@ -1,4 +1,4 @@
-/* fast_wgmma.cu - dense products by the kernel of the experts' (grouped_gemm.cuh), as one
+/* fast_wgmma.cu - dense GEMMs by the kernel of the experts' (grouped_gemm.cuh), as one
  * expert. */
 #include "backend/cuda/kernels/fast_wgmma.cuh"
 

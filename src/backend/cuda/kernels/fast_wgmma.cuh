@@ -1,4 +1,4 @@
-/* fast_wgmma.cuh - which dense products our own kernel takes, and where it is the faster one.
+/* fast_wgmma.cuh - which dense GEMMs our own kernel takes, and where it is the faster one.
  *
  * At Qwen3-30B-A3B's and DeepSeek-V3's sizes it is level with cuBLASLt or up to 11 % faster where
  * its tiles fill the last round of blocks, and 5 % slower where they do not (docs/GPU.md). */
@@ -17,7 +17,7 @@ static inline bool wgmma_takes(const op *o, const op_types *t)
     const bool weight = o->kind == OP_GEMM_W;
     const int64_t n_of = weight ? 64 : 8, k_of = o->kind == OP_GEMM ? 8 : 64;
     return cuda_types_fit(o, t) && t->in[0] == DTYPE_BF16 && t->in[1] == DTYPE_BF16 &&
-           t->out[0] == (weight ? DTYPE_F32 : DTYPE_BF16) && (weight || !(o->flags & ADD_TO)) &&
+           t->out[0] == (weight ? DTYPE_F32 : DTYPE_BF16) && (weight || !(o->flags & ACCUMULATE)) &&
            m > 0 && n > 0 && k > 0 && n % n_of == 0 && k % k_of == 0 && m <= INT32_MAX &&
            n <= INT32_MAX && k <= INT32_MAX;
 }

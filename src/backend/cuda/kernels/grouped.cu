@@ -1,4 +1,4 @@
-/* grouped.cu - products of every expert with its own rows, and their biases.
+/* grouped.cu - GEMMs of every expert with its own rows, and their biases.
  *
  * G1  Blocks are launched for the room: a tile of 64 rows, whoever they belong to. It goes through
  *     the experts that have rows in it, each with its own weights; rows of nobody become zero. So
@@ -6,7 +6,7 @@
  * G2  For the gradient by weights a block has a tile of one expert's, and sums over its rows. */
 #include "backend/cuda/kernels/columns.cuh"
 #include "backend/cuda/kernels/experts.cuh"
-#include "backend/cuda/kernels/product.cuh"
+#include "backend/cuda/kernels/gemm.cuh"
 
 static experts experts_of(const kernel_call *c, int i)
 {
@@ -17,7 +17,7 @@ static experts experts_of(const kernel_call *c, int i)
 static __global__ void rows_by_expert_kernel(matrix a, matrix b, int64_t each, matrix c, experts ex,
                                              int64_t n, int64_t k)
 {
-    __shared__ product_memory s;
+    __shared__ gemm_memory s;
     const int64_t i0 = (int64_t)blockIdx.x * TILE, j0 = (int64_t)blockIdx.y * TILE;
     const int64_t filled = ex.start(ex.n), past = i0 + TILE < filled ? i0 + TILE : filled;
     float acc[EACH][EACH];
@@ -25,7 +25,7 @@ static __global__ void rows_by_expert_kernel(matrix a, matrix b, int64_t each, m
         const int64_t e = ex.of(row), next = ex.start(e + 1);
         const range rows = {row, next < past ? next : past};
         const matrix own = {from(b.x, e * each), b.row, b.column};
-        product_tile(s, a, i0, rows, own, j0, {0, n}, {0, k}, acc);
+        gemm_tile(s, a, i0, rows, own, j0, {0, n}, {0, k}, acc);
         store_tile(c, i0, rows, j0, {0, n}, acc, false);
         row = rows.past;
     }
@@ -63,14 +63,14 @@ static void grouped_d(const kernel_call *c)
 static __global__ void weights_kernel(matrix dy, matrix x, matrix dw, experts ex, int64_t n,
                                       int64_t k)
 {
-    __shared__ product_memory s;
+    __shared__ gemm_memory s;
     const int64_t i0 = (int64_t)blockIdx.x * TILE, j0 = (int64_t)blockIdx.y * TILE;
     const int64_t e = blockIdx.z;
     const range rows = {ex.start(e), ex.start(e + 1)};
     float acc[EACH][EACH];
     if (rows.first >= rows.past) return;
     const matrix own = {from(dw.x, e * n * k), dw.row, dw.column};
-    product_tile(s, dy, i0, {0, n}, x, j0, {0, k}, rows, acc);
+    gemm_tile(s, dy, i0, {0, n}, x, j0, {0, k}, rows, acc);
     store_tile(own, i0, {0, n}, j0, {0, k}, acc, true);
 }
 

@@ -18,7 +18,7 @@
  *     halves of 128 columns with one set of 64 registers. While one warpgroup adds, the tensor
  *     cores work for the other.
  * I10 Scales of rows, and of squares, come straight from memory: they are asked for before the
- *     products that they scale, and arrive meanwhile. (A block ahead, as the probe had them first,
+ *     GEMMs that they scale, and arrive meanwhile. (A block ahead, as the probe had them first,
  *     takes four registers more than there are.) Those of a weight gradient's columns are 64 a
  *     thread: the copy engine brings them with the stage.
  * I11 K is a multiple of 16: what the last block lacks arrives as zeros. Rows past the last one
@@ -28,7 +28,7 @@
  *
  * Slower, all of them (docs/GPU.md has the rates): warpgroups that take turns at the tensor cores,
  * quarters of 64 columns in two sets of 32 registers, finding the next tile behind the last
- * products, scales two blocks ahead in the lanes of a warp. */
+ * GEMMs, scales two blocks ahead in the lanes of a warp. */
 #ifndef BACKEND_CUDA_KERNELS_GROUPED_FP8_CUH
 #define BACKEND_CUDA_KERNELS_GROUPED_FP8_CUH
 
@@ -149,11 +149,11 @@ __device__ __forceinline__ void sum_blocks(float acc[128], gemm_shared<STAGES> *
         barrier_wait(shared_address(&s->full[r->at]), r->phase);
         multiply_half<WIDE_A>(part, a, b);
         wgmma_wait<0>();
-        products_arrived<64>(part);
+        gemms_arrived<64>(part);
         add_scaled<SCALE>(acc, part, &now, columns, 0);
         multiply_half<WIDE_A>(part, a, b + 128 * ROW_BYTES);
         wgmma_wait<0>();
-        products_arrived<64>(part);
+        gemms_arrived<64>(part);
         release<CLUSTER>(&s->empty[r->at]);
         add_scaled<SCALE>(acc + 64, part, &now, columns, 1);
     }
@@ -193,7 +193,7 @@ __device__ void consume_fp8(gemm_shared<STAGES> *s, gemm_args g, fp8_scales x, i
     }
 }
 
-/* g.k, of the forward product, counts pairs: K / 2. */
+/* g.k, of the forward GEMM, counts pairs: K / 2. */
 template <int KIND, int OUT, int SCALE, bool WIDE_A, int CLUSTER, int STAGES>
 __global__ void __launch_bounds__(GEMM_THREADS, 1)
     grouped_fp8(const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b,

@@ -1,13 +1,13 @@
 /* grouped_gemm.cuh - the expert GEMMs on Hopper: BF16 in, sums in FP32, row counts on the device.
  *
- * One kernel serves the three products of a linear layer y = x W^T, for all experts at once:
+ * One kernel serves the three GEMMs of a linear layer y = x W^T, for all experts at once:
  *
  *     forward           y[T][N]     = x[T][K]      W[e][N][K]^T    both operands K-contiguous
  *     data gradient     dx[T][N]    = dy[T][K]     W[e][K][N]      W with the result's columns
  *     weight gradient   dw[e][M][N] = dy[T_e][M]^T x[T_e][N]       both with the result's dimension
  *
  * Rows of expert e are offsets[e] .. offsets[e+1]-1, of as many as there is room for. Without
- * offsets there is one expert, and all rows are its own: a dense product.
+ * offsets there is one expert, and all rows are its own: a dense GEMM.
  *
  * I1  The grid is persistent: clusters take tiles in turn from a list that every block derives from
  *     the offsets, so the host never needs them, and an expert without rows has no tile.
@@ -240,7 +240,7 @@ __device__ __forceinline__ uint32_t scale_bytes(gemm_args g, const tile *t)
     return 4 * (uint32_t)min(TILE_N, g.b_stride - t->n0);
 }
 
-/* ---- products ---- */
+/* ---- GEMMs ---- */
 
 /* The last stage of a weight gradient has `rows` rows (I5). */
 __device__ __forceinline__ void clear_rows(uint8_t *a, uint8_t *b, int rows, int half)
@@ -491,7 +491,7 @@ __device__ void consume(gemm_shared<STAGES> *s, gemm_args g, int rank, int half)
             }
             last = r.at;
         }
-        /* In the shadow of the last products. */
+        /* In the shadow of the last GEMMs. */
         more =
             find_tile<KIND, CLUSTER>(g, s->tiles_end, s->first_row, i += stride, &e, rank, &next);
         wgmma_wait<0>();

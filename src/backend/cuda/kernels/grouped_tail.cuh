@@ -1,4 +1,4 @@
-/* grouped_tail.cuh - zeros behind the last expert's rows of a product's result. */
+/* grouped_tail.cuh - zeros behind the last expert's rows of a GEMM's result. */
 #ifndef BACKEND_CUDA_KERNELS_GROUPED_TAIL_CUH
 #define BACKEND_CUDA_KERNELS_GROUPED_TAIL_CUH
 

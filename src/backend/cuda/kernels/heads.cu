@@ -1,4 +1,4 @@
-/* heads.cu - what stands between products and attention: cutting projections into sections and
+/* heads.cu - what stands between GEMMs and attention: cutting projections into sections and
  * heads, rotation, the keys and values of latent attention. */
 #include "backend/cuda/kernels/device.cuh"
 

@@ -301,8 +301,8 @@ __device__ __forceinline__ void wgmma_64x256_e4m3(float d[128], uint64_t a, uint
 
 #undef D8
 
-/* Keeps what uses the products behind the wait for them: nothing else holds registers back. */
-template <int N> __device__ __forceinline__ void products_arrived(float *d)
+/* Keeps what uses the GEMMs behind the wait for them: nothing else holds registers back. */
+template <int N> __device__ __forceinline__ void gemms_arrived(float *d)
 {
 #pragma unroll
     for (int i = 0; i < N; i++) asm volatile("" : "+f"(d[i])::"memory");

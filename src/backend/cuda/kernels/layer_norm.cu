@@ -93,7 +93,7 @@ static void layer_norm_d(const kernel_call *c)
              layer_d_rows{in_of(c, IN_LAYER_NORM_D_dy), in_of(c, IN_LAYER_NORM_D_x),
                           in_of(c, IN_LAYER_NORM_D_w), floats_in(c, IN_LAYER_NORM_D_stats),
                           out_of(c, OUT_LAYER_NORM_D_dx), h, plus_of(c->o),
-                          (c->o->flags & ADD_TO) != 0});
+                          (c->o->flags & ACCUMULATE) != 0});
 }
 
 static int64_t column_bytes(const op *o, const op_types *)

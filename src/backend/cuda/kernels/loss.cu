@@ -5,7 +5,7 @@
  * gradient. A block takes a row: its largest logit, the sum of exponentials, then the gradient in
  * place. A label that is no word of the vocabulary counts as masked. */
 #include "backend/cuda/kernels/loss.cuh"
-#include "backend/cuda/kernels/product.cuh"
+#include "backend/cuda/kernels/gemm.cuh"
 
 /* Rows of logits that become their gradient. */
 struct loss_rows {
@@ -77,8 +77,8 @@ static void push(const kernel_call *c, numbers g, numbers x, numbers w, numbers 
 {
     const int64_t h = c->o->dim[DIM_HEAD_LOSS_H], n_v = c->o->dim[DIM_HEAD_LOSS_V];
     const bool writes = first && (c->o->flags & OVERWRITE);
-    if (dx.p) product(c, {g, n_v, 1}, {w, 1, h}, {dx, h, 1}, n, h, n_v, false);
-    if (dw.p) product(c, {g, 1, n_v}, {x, 1, h}, {dw, h, 1}, n_v, h, n, !writes);
+    if (dx.p) gemm(c, {g, n_v, 1}, {w, 1, h}, {dx, h, 1}, n, h, n_v, false);
+    if (dw.p) gemm(c, {g, 1, n_v}, {x, 1, h}, {dw, h, 1}, n_v, h, n, !writes);
 }
 
 /* ---- a whole vocabulary */
@@ -104,7 +104,7 @@ static void head_loss(const kernel_call *c)
         const int64_t n = n_t - t < rows ? n_t - t : rows;
         const float *mask =
             floats_in(c, IN_HEAD_LOSS_mask) ? floats_in(c, IN_HEAD_LOSS_mask) + t : NULL;
-        product(c, {from(x, t * h), h, 1}, {w, h, 1}, {g, n_v, 1}, n, n_v, h, false);
+        gemm(c, {from(x, t * h), h, 1}, {w, h, 1}, {g, n_v, 1}, n, n_v, h, false);
         run_rows(c,
                  {g, ints_in(c, IN_HEAD_LOSS_labels) + t, mask, terms + 2 * t, n_v, 0, n_v,
                   (float)o->real[REAL_HEAD_LOSS_scale], dx.p || dw.p, NULL, 0, 0},
@@ -118,8 +118,8 @@ static void head_logits(const kernel_call *c)
 {
     const int64_t n_t = c->o->dim[DIM_HEAD_LOGITS_T], h = c->o->dim[DIM_HEAD_LOGITS_H],
                   n_v = c->o->dim[DIM_HEAD_LOGITS_V];
-    product(c, {in_of(c, IN_HEAD_LOGITS_x), h, 1}, {in_of(c, IN_HEAD_LOGITS_w), h, 1},
-            {out_of(c, OUT_HEAD_LOGITS_logits), n_v, 1}, n_t, n_v, h, false);
+    gemm(c, {in_of(c, IN_HEAD_LOGITS_x), h, 1}, {in_of(c, IN_HEAD_LOGITS_w), h, 1},
+         {out_of(c, OUT_HEAD_LOGITS_logits), n_v, 1}, n_t, n_v, h, false);
 }
 
 /* ---- a vocabulary that is cut over ranks */
@@ -146,8 +146,8 @@ static void head_part(const kernel_call *c)
     const int64_t n = rows_there(o);
     const numbers logits = out_of(c, OUT_HEAD_PART_logits);
     float *stats = floats_out(c, OUT_HEAD_PART_stats);
-    product(c, {from(in_of(c, IN_HEAD_PART_x), first * h), h, 1}, {in_of(c, IN_HEAD_PART_w), h, 1},
-            {logits, n_v, 1}, n, n_v, h, false);
+    gemm(c, {from(in_of(c, IN_HEAD_PART_x), first * h), h, 1}, {in_of(c, IN_HEAD_PART_w), h, 1},
+         {logits, n_v, 1}, n, n_v, h, false);
     if (n > 0)
         stats_kernel<<<blocks_of(n), BLOCK, 0, stream_of(c)>>>(
             logits, ints_in(c, IN_HEAD_PART_labels) + first, n, n_v, o->dim[DIM_HEAD_PART_VFIRST],

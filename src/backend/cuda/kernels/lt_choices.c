@@ -48,7 +48,7 @@ static kept_choice *find(const choice_list *l, const lt_shape *s)
     return NULL;
 }
 
-/* The later one of a product wins. */
+/* The later one of a GEMM wins. */
 static void put(choice_list *l, const kept_choice *c)
 {
     kept_choice *old = find(l, &c->c.shape);

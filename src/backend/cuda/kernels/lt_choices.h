@@ -1,10 +1,10 @@
-/* lt_choices.h - which algorithm of cuBLASLt a product gets: as the run has it, as `bench` tuned
+/* lt_choices.h - which algorithm of cuBLASLt a GEMM gets: as the run has it, as `bench` tuned
  * it, or the heuristic's first.
  *
  * Another driver or another day may make the library's heuristic choose otherwise, and another
  * algorithm adds in another order. So what was chosen is written to a file of the run, a line a
- * product, and whoever goes on with the run uses it. What `bench` found to be fastest on this GPU
- * stands in a file of the machine, in the same lines, and is for products that the run has not met.
+ * GEMM, and whoever goes on with the run uses it. What `bench` found to be fastest on this GPU
+ * stands in a file of the machine, in the same lines, and is for GEMMs that the run has not met.
  *
  * C1  Choices hold for one version of the library, which the file's first line names, and those of
  *     the machine for one GPU, which stands behind it. Those of another one are set aside with a
@@ -14,7 +14,7 @@
  *     whole, beside itself first.
  * C3  The run's go before the machine's: a run that goes on after a tuning keeps its bits.
  * C4  Ranks share a run's file: the first makes it, the others add to it. Two that meet the same
- *     product choose the same, so what is there twice does no harm. */
+ *     GEMM choose the same, so what is there twice does no harm. */
 #ifndef BACKEND_CUDA_KERNELS_LT_CHOICES_H
 #define BACKEND_CUDA_KERNELS_LT_CHOICES_H
 

@@ -1,8 +1,8 @@
-/* lt_fp8.c - dense products of operands of 8 and 4 bits by cuBLASLt: rows for lt.h.
+/* lt_fp8.c - dense GEMMs of operands of 8 and 4 bits by cuBLASLt: rows for lt.h.
  *
  * Both operands are contiguous along what is summed, which is the only form that the library takes
  * of 8 bits on Hopper and of 4 bits, and our scales lie as it reads them (op/quant.h). MXFP8
- * and NVFP4 are products of Blackwell (compute capability 10 and above): compiled, not run. On
+ * and NVFP4 are GEMMs of Blackwell (compute capability 10 and above): compiled, not run. On
  * other GPUs these rows do not take them, and the reference rows multiply (quant.cu).
  *
  * Sums are not cut short (CUBLASLT_MATMUL_DESC_FAST_ACCUM stays 0): with scales for blocks the
@@ -82,7 +82,8 @@ static lt_shape shape_of(const op *o, const op_types *t)
                       .in = p.at,
                       .in_b = p.bt,
                       .out = t->out[OUT_QGEMM_y],
-                      .add = p.weight_gradient ? !(o->flags & OVERWRITE) : (o->flags & ADD_TO) != 0,
+                      .add = p.weight_gradient ? !(o->flags & OVERWRITE)
+                                               : (o->flags & ACCUMULATE) != 0,
                       .scaling = scaling_of(&p)};
 }
 

@@ -1,9 +1,9 @@
 /* lt_tune.c - which of the heuristic's algorithms is fastest here.
  *
- * T1  A product finds its operands as it does in a step: written by something else a while ago. So
+ * T1  A GEMM finds its operands as it does in a step: written by something else a while ago. So
  *     before each timed call 256 MiB are filled, five times the L2 cache, which also lets the host
  *     run ahead of calls that are shorter than its own.
- * T2  A step is held at the GPU's power limit, where a product that draws more takes the clock down
+ * T2  A step is held at the GPU's power limit, where a GEMM that draws more takes the clock down
  *     for all. Taking turns call by call, 7 % were gained for a head that gained 2 % in its step,
  *     and the step nothing: all algorithms ran at the clock of their mean. So each runs by itself
  *     for WINDOW, without pauses, until the clock has settled where the limit holds it; its time is
@@ -24,7 +24,7 @@ static const double window = 0.2; /* seconds of one algorithm's calls */
 static const int64_t FLUSH = (int64_t)256 << 20;
 enum { CALLS_LEAST = 8, CALLS_MOST = 128, PIECE = 1 << 22 };
 
-/* Memory of one product. */
+/* Memory of one GEMM. */
 typedef struct bench_top {
     char *all;
     void *a, *b, *c, *workspace, *flush, *a_scales, *b_scales, *factor;

@@ -1,4 +1,4 @@
-/* mma.cuh - products of small matrices in shared memory by one warp: BF16 operands, FP32 sums.
+/* mma.cuh - GEMMs of small matrices in shared memory by one warp: BF16 operands, FP32 sums.
  *
  * M1  A warp makes 16 rows by 8 * TILES columns; rows and columns begin at multiples of 16.
  * M2  A matrix lies by rows; read `turned` it is its transpose, which costs nothing more.
@@ -75,7 +75,7 @@ template <int TILES> static __device__ __forceinline__ void clear_tiles(float (&
     for (int i = 0; i < TILES; i++) c[i][0] = c[i][1] = c[i][2] = c[i][3] = 0;
 }
 
-/* Where the numbers of a warp's product stand: pair `half` (0, 1) of tile i has row() + 8 * half
+/* Where the numbers of a warp's GEMM stand: pair `half` (0, 1) of tile i has row() + 8 * half
  * and columns column(i), column(i) + 1 of those 16 rows. */
 static __device__ __forceinline__ int tile_row(void)
 {

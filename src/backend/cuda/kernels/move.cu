@@ -53,7 +53,7 @@ static void move(const kernel_call *c)
                       {d[DIM_MOVE_N0], d[DIM_MOVE_N1], d[DIM_MOVE_N2], d[DIM_MOVE_N3]},
                       {d[DIM_MOVE_X0], d[DIM_MOVE_X1], d[DIM_MOVE_X2], d[DIM_MOVE_XO]},
                       {d[DIM_MOVE_Y0], d[DIM_MOVE_Y1], d[DIM_MOVE_Y2], d[DIM_MOVE_YO]},
-                      (c->o->flags & ADD_TO) != 0};
+                      (c->o->flags & ACCUMULATE) != 0};
     if (apart(m.n, m.ys))
         for_each(c, n, [=] __device__(int64_t i) { m.one(i); });
     else if (n > 0)

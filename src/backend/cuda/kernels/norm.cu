@@ -92,7 +92,7 @@ static void norm_d(const kernel_call *c)
     for_rows(c, m, h,
              norm_d_rows{in_of(c, IN_NORM_D_dy), in_of(c, IN_NORM_D_x), weights_of(c, IN_NORM_D_w),
                          floats_in(c, IN_NORM_D_rstd), out_of(c, OUT_NORM_D_dx), h,
-                         (c->o->flags & ADD_TO) != 0});
+                         (c->o->flags & ACCUMULATE) != 0});
 }
 
 static int64_t column_bytes(const op *o, const op_types *)
@@ -214,7 +214,7 @@ static void norm_part_d(const kernel_call *c)
              norm_part_d_rows{in_of(c, IN_NORM_PART_D_dy), in_of(c, IN_NORM_PART_D_x),
                               weights_of(c, IN_NORM_PART_D_w), floats_in(c, IN_NORM_PART_D_rstd),
                               means_of(c, IN_NORM_PART_D_sums), out_of(c, OUT_NORM_PART_D_dx),
-                              (c->o->flags & ADD_TO) != 0});
+                              (c->o->flags & ACCUMULATE) != 0});
 }
 
 /* ---- gated: y = norm(x) * w * silu(z) */

@@ -60,7 +60,7 @@ static __device__ __forceinline__ uint32_t larger_two(uint32_t a, uint32_t b)
     return two_numbers(__hmax2(two_numbers(a).two, two_numbers(b).two)).bits;
 }
 
-static __device__ __forceinline__ uint32_t product_two(uint32_t a, uint32_t b)
+static __device__ __forceinline__ uint32_t gemm_two(uint32_t a, uint32_t b)
 {
     return two_numbers(__hmul2_rn(two_numbers(a).two, two_numbers(b).two)).bits;
 }

@@ -61,7 +61,7 @@ static void sum_rows(const kernel_call *c, const int32_t *rows)
     const int64_t *d = c->o->dim, h = d[DIM_UNPERMUTE_H];
     for_rows(c, d[DIM_UNPERMUTE_T], h,
              sum_of_rows{in_of(c, IN_UNPERMUTE_yp), out_of(c, OUT_UNPERMUTE_y), rows,
-                         d[DIM_UNPERMUTE_K], h, (c->o->flags & ADD_TO) != 0});
+                         d[DIM_UNPERMUTE_K], h, (c->o->flags & ACCUMULATE) != 0});
 }
 
 static void unpermute(const kernel_call *c)

@@ -1,4 +1,4 @@
-/* quant.cu - quantising, and products of quantised matrices a number at a time.
+/* quant.cu - quantising, and GEMMs of quantised matrices a number at a time.
  *
  * I1  Scales and codes are those of the CPU, bit for bit: both use the functions of narrow.h, and
  *     the hardware's conversion to eight bits rounds and saturates as they do.
@@ -247,7 +247,7 @@ static void quantise(const kernel_call *c)
     if (g) for_each(c, experts, [=] __device__(int64_t e) { g[e] = __fdiv_rn(1, g[e]); });
 }
 
-/* ---- products, a thread a number, sums in double */
+/* ---- GEMMs, a thread a number, sums in double */
 
 static __device__ float value_of(const quant_side &v, int64_t i, int64_t j)
 {
@@ -263,9 +263,9 @@ static __device__ float value_of(const quant_side &v, int64_t i, int64_t j)
     return x * scale * f;
 }
 
-static void product(const kernel_call *c)
+static void gemm(const kernel_call *c)
 {
-    const quant_product p = quant_product_of(c);
+    const quant_gemm p = quant_gemm_of(c);
     for_each(c, p.parts_out * p.rows * p.cols, [=] __device__(int64_t i) {
         const int64_t part = i / (p.rows * p.cols), row = i / p.cols % p.rows, col = i % p.cols;
         int64_t e = part, first = 0, end = p.a.z.cols;
@@ -290,12 +290,12 @@ extern "C" cuda_part cuda_quant(void)
 {
     static const kernel rows[] = {
         {OP_QUANTISE, "tiles", NULL, NULL, NULL, NULL, quantise},
-        {OP_QGEMM, "plain", NULL, NULL, NULL, NULL, product},
-        {OP_QGEMM_D, "plain", NULL, NULL, NULL, NULL, product},
-        {OP_QGEMM_W, "plain", NULL, NULL, NULL, NULL, product},
-        {OP_QGROUPED, "plain", NULL, NULL, NULL, NULL, product},
-        {OP_QGROUPED_D, "plain", NULL, NULL, NULL, NULL, product},
-        {OP_QGROUPED_W, "plain", NULL, NULL, NULL, NULL, product},
+        {OP_QGEMM, "plain", NULL, NULL, NULL, NULL, gemm},
+        {OP_QGEMM_D, "plain", NULL, NULL, NULL, NULL, gemm},
+        {OP_QGEMM_W, "plain", NULL, NULL, NULL, NULL, gemm},
+        {OP_QGROUPED, "plain", NULL, NULL, NULL, NULL, gemm},
+        {OP_QGROUPED_D, "plain", NULL, NULL, NULL, NULL, gemm},
+        {OP_QGROUPED_W, "plain", NULL, NULL, NULL, NULL, gemm},
     };
     return PART(rows);
 }

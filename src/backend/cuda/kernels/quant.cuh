@@ -1,4 +1,4 @@
-/* quant.cuh - the operands of a quantised product as kernels take them. */
+/* quant.cuh - the operands of a quantised GEMM as kernels take them. */
 #ifndef BACKEND_CUDA_KERNELS_QUANT_CUH
 #define BACKEND_CUDA_KERNELS_QUANT_CUH
 
@@ -16,7 +16,7 @@ struct quant_side {
 };
 
 /* y[rows][cols] = or += a b^T, of each expert. */
-struct quant_product {
+struct quant_gemm {
     quant_side a, b;
     const int32_t *offsets; /* [E+1] or none */
     int64_t n_experts, parts_out, rows, cols;
@@ -48,21 +48,21 @@ static inline quant_side quant_side_of(const kernel_call *c, int first, quant_sh
     return s;
 }
 
-static inline quant_product quant_product_of(const kernel_call *c)
+static inline quant_gemm quant_gemm_of(const kernel_call *c)
 {
     const quant_pair p = quant_pair_of(c->o);
     const int64_t n = p.grouped ? p.parts : 1;
     const bool writes = c->o->flags & OVERWRITE;
-    quant_product z = {quant_side_of(c, IN_QGEMM_x, p.a, p.at),
-                       quant_side_of(c, IN_QGEMM_w, p.b, p.bt),
-                       p.grouped ? ints_in(c, IN_QGROUPED_offsets) : NULL,
-                       n,
-                       p.weight_gradient ? n : 1,
-                       p.a.rows,
-                       p.b.rows,
-                       out_of(c, OUT_QGEMM_y),
-                       p.weight_gradient};
-    z.add = p.weight_gradient ? !writes : (c->o->flags & ADD_TO) != 0;
+    quant_gemm z = {quant_side_of(c, IN_QGEMM_x, p.a, p.at),
+                    quant_side_of(c, IN_QGEMM_w, p.b, p.bt),
+                    p.grouped ? ints_in(c, IN_QGROUPED_offsets) : NULL,
+                    n,
+                    p.weight_gradient ? n : 1,
+                    p.a.rows,
+                    p.b.rows,
+                    out_of(c, OUT_QGEMM_y),
+                    p.weight_gradient};
+    z.add = p.weight_gradient ? !writes : (c->o->flags & ACCUMULATE) != 0;
     return z;
 }
 

@@ -196,14 +196,14 @@ static __device__ void col_times(const quantising &z, tile_shared &t, tile_place
         *(float4 *)(times + j) = *(const float4 *)(t.times + c * EACH + j);
 }
 
-/* Codes of two BF16 numbers times a factor each. Where those are powers of two, products have no
+/* Codes of two BF16 numbers times a factor each. Where those are powers of two, GEMMs have no
  * more digits than the numbers, and both are made at once. */
 template <int SCALED, bool WIDE>
 static __device__ __forceinline__ uint32_t two_times(uint32_t two, float by, float by_second)
 {
     if (SCALED == BY_TENSOR)
         return two_codes<WIDE>(__fmul_rn(first_of(two), by), __fmul_rn(second_of(two), by_second));
-    two = product_two(two, two_from(by, by_second));
+    two = gemm_two(two, two_from(by, by_second));
     return two_codes<WIDE>(first_of(two), second_of(two));
 }
 

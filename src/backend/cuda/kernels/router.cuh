@@ -40,7 +40,7 @@ template <class X> static __device__ softmax softmax_of(int64_t n, int lane, con
 {
     float top = at(0), sum = 0;
     for (int64_t i = lane; i < n; i += WARP) top = at(i) > top ? at(i) : top;
-    top = most_warp(top);
+    top = warp_max(top);
     for (int64_t i = lane; i < n; i += WARP) sum += expf(at(i) - top);
     return {top, sum_warp(sum)};
 }

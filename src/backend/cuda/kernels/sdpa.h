@@ -1,7 +1,7 @@
 /* sdpa.h - causal attention by cuDNN: plans of forward and backward, by its backend API.
  *
  * S1  Before cuDNN 9.21 a causal mask cannot be said with the one-node form, so the graph is
- *     written out: two products, scale, mask, softmax (and their derivatives), which cuDNN
+ *     written out: two GEMMs, scale, mask, softmax (and their derivatives), which cuDNN
  *     recognises as a whole. Tensors are BF16 [B][S][H][D]; key and value heads may be fewer than
  *     query heads.
  * S2  Hopper's backward sums the query gradient with atomics into FP32 (SDPA_DQ_SUM). A graph

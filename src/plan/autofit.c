@@ -1,10 +1,10 @@
-/* mend.c - what is tried, in which order.
+/* autofit.c - what is tried, in which order.
  *
  * I1  A set has one assignment a key: a later one replaces an earlier one.
  * I2  Every set that is returned was applied, checked and summed; without any one of its overrides
  *     it breaks a rule or does not fit.
  * I3  A try costs 2 to 10 ms for hundreds of layers; there are at most about two hundred. */
-#include "plan/mend.h"
+#include "plan/autofit.h"
 
 #include <string.h>
 
@@ -14,23 +14,23 @@
 
 enum { SET_MAX = 256, DOUBLINGS_MOST = 3, WORLD_MOST = 16384 };
 
-typedef struct mend_set {
+typedef struct autofit_set {
     const char *list[SET_MAX + 1]; /* ends with NULL */
     int n;
-} mend_set;
+} autofit_set;
 
-typedef struct mending {
+typedef struct autofit_run {
     const recipe *given;
     const hardware *hw;
     arena *a;
     int64_t world;
-    mend_set start;  /* what the rules ask for */
-    mend_set packed; /* that in a packed step; empty where there is none */
-    fit now;         /* of the last try that was legal */
+    autofit_set start;  /* what the rules ask for */
+    autofit_set packed; /* that in a packed step; empty where there is none */
+    fit now;            /* of the last try that was legal */
     int64_t least;
     double work; /* of the processor, when the search ends */
     bool late;   /* it ended before its end */
-} mending;
+} autofit_run;
 
 /* ---- sets */
 
@@ -40,7 +40,7 @@ static bool same_key(const char *x, const char *y)
     return n == strcspn(y, "=") && strncmp(x, y, n) == 0;
 }
 
-static void put(mending *m, mend_set *s, const char *assignment)
+static void put(autofit_run *m, autofit_set *s, const char *assignment)
 {
     int i = 0;
     while (i < s->n && !same_key(s->list[i], assignment)) i++; /* I1 */
@@ -50,15 +50,15 @@ static void put(mending *m, mend_set *s, const char *assignment)
 }
 
 /* Words between spaces. */
-static void put_words(mending *m, mend_set *s, const char *words)
+static void put_words(autofit_run *m, autofit_set *s, const char *words)
 {
     char *copy = arena_copy(m->a, words, strlen(words)), *rest = NULL;
     for (char *w = strtok_r(copy, " ", &rest); w; w = strtok_r(NULL, " ", &rest)) put(m, s, w);
 }
 
-static mend_set without(const mend_set *s, int at)
+static autofit_set without(const autofit_set *s, int at)
 {
-    mend_set x = *s;
+    autofit_set x = *s;
     memmove(&x.list[at], &x.list[at + 1], sizeof x.list[0] * (size_t)(x.n - at));
     x.n--;
     return x;
@@ -68,7 +68,7 @@ static mend_set without(const mend_set *s, int at)
 
 typedef enum outcome { UNREADABLE, BREAKS_RULE, NO_ROOM, FITS } outcome;
 
-static bool resolve(const mending *m, const mend_set *set, setup *s, arena *a)
+static bool resolve(const autofit_run *m, const autofit_set *set, setup *s, arena *a)
 {
     recipe *r = ARENA_NEW(a, recipe);
     error err;
@@ -76,7 +76,7 @@ static bool resolve(const mending *m, const mend_set *set, setup *s, arena *a)
            !s->pipe.why_not;
 }
 
-static outcome look(mending *m, const mend_set *set)
+static outcome look(autofit_run *m, const autofit_set *set)
 {
     arena *a = arena_create();
     setup *s = ARENA_NEW(a, setup);
@@ -100,7 +100,7 @@ static outcome look(mending *m, const mend_set *set)
 }
 
 /* The same, with what the rules ask for beside it. */
-static outcome look_with_rules(mending *m, mend_set *set)
+static outcome look_with_rules(autofit_run *m, autofit_set *set)
 {
     outcome out = look(m, set);
     if (out != BREAKS_RULE) return out;
@@ -111,13 +111,13 @@ static outcome look_with_rules(mending *m, mend_set *set)
     return look(m, set);
 }
 
-static bool take(mending *m, const mend_set *set, mend_set *out)
+static bool take(autofit_run *m, const autofit_set *set, autofit_set *out)
 {
     *out = *set;
     for (bool dropped = true; dropped;) { /* I2 */
         dropped = false;
         for (int i = out->n - 1; i >= 0; i--) {
-            mend_set less = without(out, i);
+            autofit_set less = without(out, i);
             if (look(m, &less) != FITS) continue;
             *out = less;
             dropped = true;
@@ -133,7 +133,7 @@ static bool take(mending *m, const mend_set *set, mend_set *out)
     "model.recompute_granularity=full model.recompute_method=uniform "                             \
     "model.recompute_num_layers=1 model.recompute_modules=null"
 
-static const char *module_words(mending *m, const char *const *modules, int n)
+static const char *module_words(autofit_run *m, const char *const *modules, int n)
 {
     textbuf t = text_init(m->a);
     text_add(&t, "model.recompute_granularity=selective model.recompute_modules=[");
@@ -150,7 +150,7 @@ static bool has(const char *const *list, int n, const char *word)
 }
 
 /* The modules that the recipe makes again; -1: whole layers. */
-static int modules_of(const mending *m, const mend_set *set, const char **out, int room)
+static int modules_of(const autofit_run *m, const autofit_set *set, const char **out, int room)
 {
     arena *a = arena_create();
     setup *s = ARENA_NEW(a, setup);
@@ -177,7 +177,7 @@ static void leave_out(const char **list, int *n, const char *word)
 
 /* One module more a rung, the cheapest for its bytes first. `rung` is left at the highest legal
  * one. */
-static bool climb(mending *m, const mend_set *base, mend_set *rung)
+static bool climb(autofit_run *m, const autofit_set *base, autofit_set *rung)
 {
     static const char *const order[] = {"layernorm",      "moe_act", "mla_up_proj", "gdn_norm_out",
                                         "shared_experts", "mlp",     "moe"};
@@ -197,7 +197,7 @@ static bool climb(mending *m, const mend_set *base, mend_set *rung)
             leave_out(next, &n_next, "shared_experts");
         }
         next[n_next++] = order[i];
-        mend_set set = *base;
+        autofit_set set = *base;
         put_words(m, &set, module_words(m, next, n_next));
         out = look(m, &set);
         if (out < NO_ROOM || m->now.peak_bytes >= peak) continue;
@@ -212,7 +212,7 @@ static bool climb(mending *m, const mend_set *base, mend_set *rung)
 
 /* A rung holds what the cheaper ones below it brought: what is not needed goes, the dearest
  * first. */
-static void thin(mending *m, const mend_set *base, mend_set *rung)
+static void thin(autofit_run *m, const autofit_set *base, autofit_set *rung)
 {
     enum { ROOM = 24 };
     const char *have[ROOM];
@@ -222,7 +222,7 @@ static void thin(mending *m, const mend_set *base, mend_set *rung)
         int n_fewer = n;
         memcpy(fewer, have, sizeof fewer);
         leave_out(fewer, &n_fewer, have[i]);
-        mend_set set = *base;
+        autofit_set set = *base;
         put_words(m, &set, module_words(m, fewer, n_fewer));
         if (look(m, &set) != FITS) continue;
         *rung = set;
@@ -231,14 +231,14 @@ static void thin(mending *m, const mend_set *base, mend_set *rung)
     }
 }
 
-static bool by_recompute(mending *m, const mend_set *base, mend_set *out)
+static bool by_recompute(autofit_run *m, const autofit_set *base, autofit_set *out)
 {
-    mend_set rung;
+    autofit_set rung;
     if (climb(m, base, &rung)) {
         thin(m, base, &rung);
         return take(m, &rung, out);
     }
-    mend_set full = *base;
+    autofit_set full = *base;
     put_words(m, &full, FULL);
     return look_with_rules(m, &full) == FITS && take(m, &full, out);
 }
@@ -246,21 +246,21 @@ static bool by_recompute(mending *m, const mend_set *base, mend_set *out)
 /* ---- packed steps */
 
 /* Costs nothing, so that where it is legal all else is tried on top of it. */
-static bool by_packing(mending *m, const mend_set *base, mend_set *out)
+static bool by_packing(autofit_run *m, const autofit_set *base, autofit_set *out)
 {
-    mend_set set = *base;
+    autofit_set set = *base;
     put(m, &set, arena_text(m->a, "%s=true", knobs[K_PACK_STEP].key));
     outcome how = look(m, &set);
     if (how == NO_ROOM) m->packed = set;
     return how == FITS && take(m, &set, out);
 }
 
-static const mend_set *packed_or(const mending *m, const mend_set *base)
+static const autofit_set *packed_or(const autofit_run *m, const autofit_set *base)
 {
     return m->packed.n ? &m->packed : base;
 }
 
-static bool by_packed_recompute(mending *m, const mend_set *base, mend_set *out)
+static bool by_packed_recompute(autofit_run *m, const autofit_set *base, autofit_set *out)
 {
     return by_recompute(m, packed_or(m, base), out);
 }
@@ -268,14 +268,14 @@ static bool by_packed_recompute(mending *m, const mend_set *base, mend_set *out)
 /* ---- sequence chunks */
 
 /* What is recomputed of MLPs and experts, in parts: for our own programs. */
-static bool by_chunks(mending *m, const mend_set *base, mend_set *out)
+static bool by_chunks(autofit_run *m, const autofit_set *base, autofit_set *out)
 {
     enum { CHUNKS_MOST = 16 };
     setup *s = ARENA_NEW(m->a, setup);
     base = packed_or(m, base);
     if (!resolve(m, base, s, m->a) || !job_is_ours(&s->j)) return false;
     for (int64_t n = 2; n <= CHUNKS_MOST; n *= 2) {
-        mend_set set = *base;
+        autofit_set set = *base;
         if (n <= s->j.sequence_chunks) continue;
         put(m, &set, arena_text(m->a, "%s=%lld", knobs[K_SEQUENCE_CHUNKS].key, (long long)n));
         if (by_recompute(m, &set, out)) return true;
@@ -290,7 +290,7 @@ static bool by_chunks(mending *m, const mend_set *base, mend_set *out)
 #define OPTIMIZER                                                                                  \
     "optimizer.optimizer_cpu_offload=true optimizer.use_precision_aware_optimizer=true"
 
-static bool by_offload(mending *m, const mend_set *base, mend_set *out)
+static bool by_offload(autofit_run *m, const autofit_set *base, autofit_set *out)
 {
     static const char *const ways[] = {
         ACTIVATIONS("expert_fc1,moe_act"),
@@ -299,7 +299,7 @@ static bool by_offload(mending *m, const mend_set *base, mend_set *out)
         OPTIMIZER " " ACTIVATIONS("expert_fc1,moe_act,core_attn,attn_proj"),
     };
     for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
-        mend_set set = *base;
+        autofit_set set = *base;
         put_words(m, &set, ways[i]);
         outcome got = look_with_rules(m, &set);
         if (got == FITS) return take(m, &set, out);
@@ -315,9 +315,10 @@ static const knob_id sizes[] = {K_EP, K_PP, K_TP, K_CP};
 enum { SIZES = 4 };
 
 /* Sizes times powers of two; the split over stages is derived again where PP moves. */
-static mend_set resized(mending *m, const mend_set *base, const setup *s, const int times[SIZES])
+static autofit_set resized(autofit_run *m, const autofit_set *base, const setup *s,
+                           const int times[SIZES])
 {
-    mend_set set = *base;
+    autofit_set set = *base;
     for (int i = 0; i < SIZES; i++)
         if (times[i])
             put(m, &set,
@@ -333,7 +334,7 @@ static mend_set resized(mending *m, const mend_set *base, const setup *s, const 
     return set;
 }
 
-static bool by_sizes(mending *m, const mend_set *base, mend_set *out)
+static bool by_sizes(autofit_run *m, const autofit_set *base, autofit_set *out)
 {
     setup *s = ARENA_NEW(m->a, setup);
     if (!resolve(m, base, s, m->a)) return false;
@@ -342,7 +343,7 @@ static bool by_sizes(mending *m, const mend_set *base, mend_set *out)
             int times[SIZES], sum = 0;
             for (int i = 0; i < SIZES; i++) sum += times[i] = code >> (2 * i) & 3;
             if (sum != total) continue;
-            mend_set set = resized(m, base, s, times);
+            autofit_set set = resized(m, base, s, times);
             outcome got = look(m, &set);
             if (got == FITS) return take(m, &set, out);
             if (got == NO_ROOM && by_recompute(m, &set, out)) return true;
@@ -353,7 +354,7 @@ static bool by_sizes(mending *m, const mend_set *base, mend_set *out)
 /* ---- the search */
 
 /* The job of a recipe on `world` GPUs: what a search decides is open. */
-static bool wanted_of(const mending *m, const mend_set *base, int64_t world, recipe *wanted,
+static bool wanted_of(const autofit_run *m, const autofit_set *base, int64_t world, recipe *wanted,
                       arena *a)
 {
     recipe *r = ARENA_NEW(a, recipe);
@@ -370,7 +371,7 @@ static bool wanted_of(const mending *m, const mend_set *base, int64_t world, rec
     return true;
 }
 
-static bool search_job(search_result *res, const mending *m, const recipe *wanted, double work,
+static bool search_job(search_result *res, const autofit_run *m, const recipe *wanted, double work,
                        arena *a)
 {
     error err;
@@ -378,12 +379,12 @@ static bool search_job(search_result *res, const mending *m, const recipe *wante
     return !search_run(res, wanted, &o, a, &err);
 }
 
-static bool by_search(mending *m, const mend_set *base, mend_set *out)
+static bool by_search(autofit_run *m, const autofit_set *base, autofit_set *out)
 {
     arena *a = arena_create();
     recipe *wanted = ARENA_NEW(a, recipe), *to = ARENA_NEW(a, recipe);
     search_result *res = ARENA_NEW(a, search_result);
-    mend_set set = *base;
+    autofit_set set = *base;
     bool any = wanted_of(m, base, m->world, wanted, a) && search_job(res, m, wanted, m->work, a) &&
                res->n_best > 0;
     m->late = !any && !res->complete;
@@ -409,24 +410,24 @@ static bool by_search(mending *m, const mend_set *base, mend_set *out)
 
 /* ---- all of it */
 
-static mending open_mending(const recipe *given, const char *const *rules, const hardware *hw,
-                            arena *a)
+static autofit_run open_autofit(const recipe *given, const char *const *rules, const hardware *hw,
+                                arena *a)
 {
-    mending m = {.given = given, .hw = hw, .a = a};
+    autofit_run m = {.given = given, .hw = hw, .a = a};
     for (; *rules; rules++) put(&m, &m.start, *rules);
     setup *s = ARENA_NEW(a, setup);
     if (resolve(&m, &m.start, s, a)) m.world = s->lay.world;
     return m;
 }
 
-void mend_memory(mend *out, const recipe *given, const char *const *rules, const hardware *hw,
-                 double seconds, arena *a)
+void autofit_memory(autofit *out, const recipe *given, const char *const *rules, const hardware *hw,
+                    double seconds, arena *a)
 {
-    mending m = open_mending(given, rules, hw, a);
+    autofit_run m = open_autofit(given, rules, hw, a);
     m.work = clock_work() + seconds;
-    mend_set set;
-    *out = (mend){.gpus = m.world, .usable_bytes = hw->usable};
-    static bool (*const ways[])(mending *, const mend_set *, mend_set *) = {
+    autofit_set set;
+    *out = (autofit){.gpus = m.world, .usable_bytes = hw->usable};
+    static bool (*const ways[])(autofit_run *, const autofit_set *, autofit_set *) = {
         by_packing, by_packed_recompute, by_chunks, by_offload, by_sizes, by_search};
     for (size_t i = 0; i < sizeof ways / sizeof ways[0] && m.world && !out->done; i++)
         out->done = ways[i](&m, &m.start, &set);
@@ -439,10 +440,10 @@ void mend_memory(mend *out, const recipe *given, const char *const *rules, const
     out->after = m.now;
 }
 
-void mend_more_gpus(mend *out, const recipe *given, const char *const *rules, const hardware *hw,
-                    double seconds, arena *a)
+void autofit_more_gpus(autofit *out, const recipe *given, const char *const *rules,
+                       const hardware *hw, double seconds, arena *a)
 {
-    mending m = open_mending(given, rules, hw, a);
+    autofit_run m = open_autofit(given, rules, hw, a);
     double work = clock_work() + seconds;
     for (int64_t n = m.world * 2; m.world && n <= WORLD_MOST && clock_work() < work; n *= 2) {
         arena *own = arena_create();

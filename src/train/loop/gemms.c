@@ -1,4 +1,4 @@
-/* products.c - reports which cuBLASLt algorithms the GEMMs of a run use, and who chose them.
+/* GEMMs.c - reports which cuBLASLt algorithms the GEMMs of a run use, and who chose them.
  *
  * A resumed run must use the algorithms that it had before. A new run uses those that `bench` tuned
  * on this machine, if any. Either is reported before the first step, with the number of GEMMs whose
@@ -15,7 +15,7 @@ static tally count(const trainer *t)
 {
     tally c = {0};
     lt_use *list = ARENA_ARRAY(t->a, lt_use, PRODUCTS_MAX);
-    c.n = executor_products(t->e, list, PRODUCTS_MAX);
+    c.n = executor_gemms(t->e, list, PRODUCTS_MAX);
     if (c.n > PRODUCTS_MAX) c.n = PRODUCTS_MAX;
     for (int i = 0; i < c.n; i++) {
         c.of[list[i].from]++;
@@ -24,7 +24,7 @@ static tally count(const trainer *t)
     return c;
 }
 
-status trainer_products(trainer *t, error *err)
+status trainer_gemms(trainer *t, error *err)
 {
     const tally c = count(t);
     if (c.n == 0) return OK;

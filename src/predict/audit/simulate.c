@@ -1,4 +1,4 @@
-/* play.c - is there a deadlock?
+/* simulate.c - is there a deadlock?
  *
  * Every actor goes through its list, puts messages into the queues of their streams, and stops at a
  * WAIT for a message that is not complete. A message begins when the one before it in its queue is
@@ -16,7 +16,7 @@
  * I2  Events of a list are free at its end, events of the program at the end of the step.
  * I3  The first message of a queue has begun, the others have not. It leaves the queue when the
  *     next one is to begin, or when it was waited for. */
-#include "predict/audit/play.h"
+#include "predict/audit/simulate.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -51,7 +51,7 @@ static void queue_put(queue *q, under_way u, arena *a)
 /* ---- setting up */
 
 /* The actors of a group. */
-static lane_around around_collective(play *p, comm_group group, int64_t rank, int lane)
+static lane_around around_collective(simulation *p, comm_group group, int64_t rank, int lane)
 {
     const group_table *g = &p->t->groups[group];
     if (!p->groups[group]) p->groups[group] = ARENA_ARRAY(p->a, lane_around, g->n_groups);
@@ -68,7 +68,7 @@ static lane_around around_collective(play *p, comm_group group, int64_t rank, in
     return *x;
 }
 
-static lane_around around_of(play *p, int64_t rank, int lane)
+static lane_around around_of(simulation *p, int64_t rank, int lane)
 {
     const audit_lane *l = &p->t->book->lanes[lane];
     const group_table *g = &p->t->groups[l->group];
@@ -82,7 +82,7 @@ static lane_around around_of(play *p, int64_t rank, int lane)
 }
 
 /* A new part: what an actor of the part before has under way goes on. */
-static void set_up(play *p, item_part part, const play *before)
+static void set_up(simulation *p, item_part part, const simulation *before)
 {
     int n_lanes = p->t->book->n_lanes;
     p->actors = ARENA_ARRAY(p->a, actor, p->c.n);
@@ -108,7 +108,7 @@ static void set_up(play *p, item_part part, const play *before)
 
 /* ---- playing */
 
-static bool complete(const play *p, const actor *x, const under_way *u)
+static bool complete(const simulation *p, const actor *x, const under_way *u)
 {
     const lane_around *around = &x->around[u->message->lane];
     if (x->begun[u->message->lane] <= u->k) return false; /* I1 */
@@ -125,7 +125,7 @@ static void begin_next(actor *x, queue *q)
 }
 
 /* Begins what can begin. Returns whether anything did. */
-static bool move_streams(const play *p, actor *x)
+static bool move_streams(const simulation *p, actor *x)
 {
     bool moved = false;
     for (int k = 0; k < STREAM_COUNT; k++) {
@@ -135,7 +135,7 @@ static bool move_streams(const play *p, actor *x)
     return moved;
 }
 
-static void event_fault(play *p, actor *x, const under_way *u, const char *what)
+static void event_fault(simulation *p, actor *x, const under_way *u, const char *what)
 {
     if (x->told) return;
     x->told = true;
@@ -145,16 +145,16 @@ static void event_fault(play *p, actor *x, const under_way *u, const char *what)
                              entry_text(u->it, u->message, p->t->a), what);
 }
 
-under_way *play_slot(const play *p, actor *x, const audit_entry *e)
+under_way *simulation_slot(const simulation *p, actor *x, const audit_entry *e)
 {
     int n_events = p->t->classes[p->t->class_of[x->rank]].trace.n_events;
     if (e->event < 0 || e->event > (e->across ? n_events : p->local_room)) return NULL;
     return e->across ? &x->across[e->event] : &x->local[e->event];
 }
 
-static void start(play *p, actor *x, const audit_item *it, const audit_entry *e)
+static void start(simulation *p, actor *x, const audit_item *it, const audit_entry *e)
 {
-    under_way now = {it, e, x->queued[e->lane]++}, *slot = play_slot(p, x, e);
+    under_way now = {it, e, x->queued[e->lane]++}, *slot = simulation_slot(p, x, e);
     queue *q = &x->streams[e->stream];
     while (q->n && complete(p, x, queue_head(q))) begin_next(x, q);
     queue_put(q, now, p->a);
@@ -172,7 +172,7 @@ static void start(play *p, actor *x, const audit_item *it, const audit_entry *e)
 }
 
 /* Goes on as far as it can. Returns whether it moved. */
-static bool advance(play *p, actor *x)
+static bool advance(simulation *p, actor *x)
 {
     bool moved = move_streams(p, x);
     while (x->item < x->part->n) {
@@ -183,7 +183,7 @@ static bool advance(play *p, actor *x)
                 start(p, x, it, e);
                 continue;
             }
-            under_way *u = play_slot(p, x, e);
+            under_way *u = simulation_slot(p, x, e);
             if (!u || !u->message) continue; /* nothing to wait for */
             if (!complete(p, x, u)) return moved;
             queue *q = &x->streams[u->message->stream];
@@ -205,7 +205,7 @@ static bool advance(play *p, actor *x)
     return moved;
 }
 
-static bool play_part(play *p)
+static bool simulate_part(simulation *p)
 {
     bool moved = true, done = false;
     while (moved && !done) {
@@ -219,7 +219,7 @@ static bool play_part(play *p)
     return done;
 }
 
-static void still_under_way(play *p)
+static void still_under_way(simulation *p)
 {
     for (int32_t i = 0; i < p->c.n; i++) {
         actor *x = &p->actors[i];
@@ -251,23 +251,23 @@ static int most_events(const audit_book *book)
     return n;
 }
 
-void play_all(audit_state *t)
+void simulate_all(audit_state *t)
 {
     arena *a = arena_create();
-    play parts[PART_COUNT];
+    simulation parts[PART_COUNT];
     bool done = true;
-    t->out->played = true;
+    t->out->simulated = true;
     for (int k = 0; k < PART_COUNT && done; k++) {
-        play *p = &parts[k], *before = k ? &parts[k - 1] : NULL;
-        *p = (play){.t = t, .a = a, .local_room = most_events(t->book)};
+        simulation *p = &parts[k], *before = k ? &parts[k - 1] : NULL;
+        *p = (simulation){.t = t, .a = a, .local_room = most_events(t->book)};
         p->c = colours_make(t, (item_part)k, before ? &before->c : NULL, a);
         if (p->c.n > t->out->actors) t->out->actors = p->c.n;
         if (t->out->n_all_faults && work_of(t, &p->c, (item_part)k) > WORK_MAX) {
-            t->out->played = false;
+            t->out->simulated = false;
             break;
         }
         set_up(p, (item_part)k, before);
-        done = play_part(p);
+        done = simulate_part(p);
         if (!done) deadlock_name(p);
         if (done && k == PART_COUNT - 1) still_under_way(p);
     }

@@ -1,4 +1,4 @@
-/* mend.h - a recipe that does not fit, made to fit on the GPUs that it has.
+/* autofit.h - a recipe that does not fit, made to fit on the GPUs that it has.
  *
  * What costs least is tried first: recompute of single modules, from those that free most for the
  * time they take; recompute of whole layers; activations or optimizer state on the host; parallel
@@ -10,7 +10,7 @@
 #include "predict/fit.h"
 #include "config/recipe.h"
 
-typedef struct mend {
+typedef struct autofit {
     bool done;                    /* with the overrides no rule is broken, and it fits */
     const char *const *overrides; /* ends with NULL; none can be left out */
     fit after;                    /* with them */
@@ -18,16 +18,16 @@ typedef struct mend {
     int64_t least_bytes; /* nothing fits: the least that a layout was found to need; 0: unknown */
     bool late;           /* nothing was found, but the search was cut short: something may fit */
     int64_t enough_gpus; /* nothing fits: on so many something does; 0: not looked for, or none */
-} mend;
+} autofit;
 
 /* `rules`: overrides that leave no broken rule, NULL-terminated (rules_fix). `given` as there. Ends
  * with a search of all layouts, which `seconds` of the processor cut short. */
-void mend_memory(mend *out, const recipe *given, const char *const *rules, const hardware *hw,
-                 double seconds, arena *a);
+void autofit_memory(autofit *out, const recipe *given, const char *const *rules, const hardware *hw,
+                    double seconds, arena *a);
 
 /* Where nothing fits: the smallest power of two times as many GPUs on which something does, as far
  * as it is found within `seconds`. */
-void mend_more_gpus(mend *m, const recipe *given, const char *const *rules, const hardware *hw,
-                    double seconds, arena *a);
+void autofit_more_gpus(autofit *m, const recipe *given, const char *const *rules,
+                       const hardware *hw, double seconds, arena *a);
 
 #endif

@@ -1,5 +1,5 @@
-/* test_meeting.c - ranks that move their messages by themselves and do not agree end the job, and
- * say on what; see backend/device/meeting.h. What they move is tests/train/test_peers.c. */
+/* test_rendezvous.c - ranks that move their messages by themselves and do not agree end the job,
+ * and say on what; see backend/device/rendezvous.h. What they move is tests/train/test_peers.c. */
 #include "comm/running.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* jig_bind.c - memory, tables and the row of an operation under the clock.
+/* microbench_bind.c - memory, tables and the row of an operation under the clock.
  *
  * Tensors are taken one after another from pools, so that they come back after many others. */
 #include <assert.h>
@@ -7,34 +7,34 @@
 
 #include "predict/cost.h"
 #include "op/update.h"
-#include "measure/bench/jig.h"
+#include "measure/bench/microbench.h"
 
 /* ---- memory: inputs in STATE, and behind them tables; outputs in WORK, and behind them the
  * workspace */
 
-device_address jig_in(const jig *j)
+device_address microbench_in(const microbench *j)
 {
     (void)j;
     return (device_address){SPACE_STATE, 0};
 }
 
-device_address jig_tables(const jig *j)
+device_address microbench_tables(const microbench *j)
 {
     return (device_address){SPACE_STATE, j->scale->pool};
 }
 
-device_address jig_out(const jig *j)
+device_address microbench_out(const microbench *j)
 {
     (void)j;
     return (device_address){SPACE_WORK, 0};
 }
 
-device_address jig_room(const jig *j)
+device_address microbench_room(const microbench *j)
 {
     return (device_address){SPACE_WORK, j->scale->pool};
 }
 
-static void fill_pools(jig *j, unsigned char *piece, int64_t bytes)
+static void fill_pools(microbench *j, unsigned char *piece, int64_t bytes)
 {
     int64_t size = dtype_bytes(j->scale->type, 1), n = bytes / size;
     for (int64_t i = 0; i < n; i++) {
@@ -50,7 +50,7 @@ static void fill_pools(jig *j, unsigned char *piece, int64_t bytes)
     }
 }
 
-status jig_take(jig *j, error *err)
+status microbench_take(microbench *j, error *err)
 {
     const int64_t piece_bytes = 1 << 25;
     const device_table *t = j->d->table;
@@ -70,7 +70,7 @@ status jig_take(jig *j, error *err)
 }
 
 /* The next n elements of a pool, round and round. */
-static void *next(const jig *j, device_address pool, int64_t *at, dtype type, int64_t n)
+static void *next(const microbench *j, device_address pool, int64_t *at, dtype type, int64_t n)
 {
     const int64_t line = 256, bytes = dtype_bytes(type, n);
     assert(bytes <= j->scale->pool);
@@ -86,22 +86,22 @@ static bool is_table(const timed_op *t, int i)
     return t->table && t->types.in[i] == DTYPE_I32;
 }
 
-static void *table_at(const jig *j, const timed_op *t, int i)
+static void *table_at(const microbench *j, const timed_op *t, int i)
 {
-    device_address at = jig_tables(j);
+    device_address at = microbench_tables(j);
     if (t->table == JIG_BLOCKS && i > 1)
         at.offset += ROOM_BLOCKS / 2; /* the verdict, behind the table of an update */
     return j->d->table->pointer(j->d, at);
 }
 
-void jig_tensors(jig *j, const timed_op *t, void **in, void **out)
+void microbench_tensors(microbench *j, const timed_op *t, void **in, void **out)
 {
     for (int i = 0; i < JIG_TENSORS; i++) {
         in[i] = out[i] = NULL;
         if (t->in[i])
             in[i] = is_table(t, i) ? table_at(j, t, i)
-                                   : next(j, jig_in(j), &j->in_at, t->types.in[i], t->in[i]);
-        if (t->out[i]) out[i] = next(j, jig_out(j), &j->out_at, t->types.out[i], t->out[i]);
+                                   : next(j, microbench_in(j), &j->in_at, t->types.in[i], t->in[i]);
+        if (t->out[i]) out[i] = next(j, microbench_out(j), &j->out_at, t->types.out[i], t->out[i]);
     }
 }
 
@@ -115,12 +115,12 @@ static int32_t whole(const timed_op *t, int64_t i)
     return (int32_t)((uint32_t)i * 2654435761u % (uint32_t)n);
 }
 
-static status write_blocks(jig *j, const timed_op *t)
+static status write_blocks(microbench *j, const timed_op *t)
 {
     const double table[TABLE_COLUMNS] = {
         [TABLE_N] = (double)t->table_n, [TABLE_DECAYS] = 1, [TABLE_ANSWERS] = 1};
     double verdict[VERDICT_COUNT] = {[VERDICT_CLIP] = 1, [VERDICT_SCALE] = 1};
-    device_address at = jig_tables(j), behind = {at.space, at.offset + ROOM_BLOCKS / 2};
+    device_address at = microbench_tables(j), behind = {at.space, at.offset + ROOM_BLOCKS / 2};
     verdict[VERDICT_OUTCOME] = STEP_TAKEN;
     verdict[VERDICT_LR] = verdict[VERDICT_EMBEDDING_LR] = 1e-6;
     verdict[VERDICT_CORRECT1] = verdict[VERDICT_CORRECT2] = 1;
@@ -129,7 +129,7 @@ static status write_blocks(jig *j, const timed_op *t)
     return OK;
 }
 
-static status write_table(jig *j, const timed_op *t)
+static status write_table(microbench *j, const timed_op *t)
 {
     int64_t n = 0;
     if (t->table == JIG_BLOCKS) return write_blocks(j, t);
@@ -139,7 +139,7 @@ static status write_table(jig *j, const timed_op *t)
     int32_t *list = calloc((size_t)n + 1, sizeof *list);
     if (!list) return error_set(j->err, ERR_MACHINE, "no host memory for a table of %d", (int)n);
     for (int64_t i = 0; i < n; i++) list[i] = whole(t, i);
-    j->d->table->write(j->d, jig_tables(j), list, n * (int64_t)sizeof *list);
+    j->d->table->write(j->d, microbench_tables(j), list, n * (int64_t)sizeof *list);
     free(list);
     return OK;
 }
@@ -162,14 +162,14 @@ static bool is_gradient(op_kind k, int i)
     return false;
 }
 
-static dtype letter_type(const jig *j, char letter, bool wide)
+static dtype letter_type(const microbench *j, char letter, bool wide)
 {
     if (letter == 'i') return DTYPE_I32;
     if (letter == 'd') return DTYPE_F64;
     return letter == 'f' || wide ? DTYPE_F32 : j->scale->type;
 }
 
-static void set_types(const jig *j, timed_op *t)
+static void set_types(const microbench *j, timed_op *t)
 {
     const char *in = op_infos[t->o.kind].types, *out = strchr(in, '>') + 1;
     t->types = (op_types){0};
@@ -192,7 +192,7 @@ static void set_types(const jig *j, timed_op *t)
     }
 }
 
-double jig_bytes(const timed_op *t)
+double microbench_bytes(const timed_op *t)
 {
     buf bufs[2 * JIG_TENSORS];
     segment seg = {.bufs = bufs, .n_bufs = 2 * JIG_TENSORS};
@@ -207,11 +207,11 @@ double jig_bytes(const timed_op *t)
     return cost_bytes(&seg, &t->o);
 }
 
-status jig_bind(jig *j, timed_op *t, jig_bound *b)
+status microbench_bind(microbench *j, timed_op *t, microbench_bound *b)
 {
     int n_rows;
     const kernel *rows = j->d->table->rows(&n_rows);
-    *b = (jig_bound){.t = t};
+    *b = (microbench_bound){.t = t};
     set_types(j, t);
     const kernel *k = kernel_pick(rows, n_rows, &t->o, &t->types, false);
     if (!k)
@@ -223,6 +223,6 @@ status jig_bind(jig *j, timed_op *t, jig_bound *b)
                          op_infos[t->o.kind].name, (long long)room, (long long)j->scale->workspace);
     if (t->table && write_table(j, t)) return ERR_MACHINE;
     b->call = (kernel_call){.row = k, .o = &t->o, .types = &t->types};
-    b->call.workspace = j->d->table->pointer(j->d, jig_room(j));
+    b->call.workspace = j->d->table->pointer(j->d, microbench_room(j));
     return k->prepare ? k->prepare(&t->o, &t->types, &b->call.state, j->err) : OK;
 }

@@ -1,4 +1,4 @@
-/* play.h - ranks that are played; shared by play.c and deadlock.c. */
+/* simulate.h - ranks that are played; shared by play.c and deadlock.c. */
 #ifndef PREDICT_AUDIT_PLAY_H
 #define PREDICT_AUDIT_PLAY_H
 
@@ -36,7 +36,7 @@ typedef struct actor {
     bool told;   /* of a fault with its events */
 } actor;
 
-typedef struct play {
+typedef struct simulation {
     audit_state *t;
     arena *a;
     colours c;
@@ -45,7 +45,7 @@ typedef struct play {
     lane_around *groups[GROUP_COUNT]; /* [n_groups]: the actors of each group, once asked for */
     int64_t *stamp;                   /* [c.n] */
     int64_t mark;
-} play;
+} simulation;
 
 /* The first message of a queue; NULL: it is empty. */
 static inline under_way *queue_head(const queue *q)
@@ -55,9 +55,9 @@ static inline under_way *queue_head(const queue *q)
 
 /* Where an actor keeps what is under way with the event of an entry; NULL: there is no such event.
  */
-under_way *play_slot(const play *p, actor *x, const audit_entry *e);
+under_way *simulation_slot(const simulation *p, actor *x, const audit_entry *e);
 
 /* Nobody can go on: adds the fault that says why. */
-void deadlock_name(play *p);
+void deadlock_name(simulation *p);
 
 #endif

@@ -1,4 +1,4 @@
-/* product.cuh - one tiled product for all: C[m][n] (+)= sum over l of A[m][l] B[n][l].
+/* GEMM.cuh - one tiled GEMM for all: C[m][n] (+)= sum over l of A[m][l] B[n][l].
  *
  * A, B and C have any strides, so that y = x w^T, its two gradients and the logits of a head are
  * the same kernel. A block of 256 threads makes a tile of 64 x 64, 16 of the sum at a time in
@@ -21,7 +21,7 @@ typedef struct range {
     int64_t first, past;
 } range;
 
-struct product_memory {
+struct gemm_memory {
     float a[DEPTH][TILE + 4], b[DEPTH][TILE + 4];
 };
 
@@ -42,9 +42,9 @@ static __device__ void fill_tile(float (*to)[TILE + 4], const matrix &m, int64_t
 
 /* The sums of a tile, 4 x 4 a thread: rows i0 + 4 * (thread / 16) .., columns j0 + 4 * (thread %
  * 16) ... */
-static __device__ void product_tile(product_memory &s, const matrix &a, int64_t i0, range rows,
-                                    const matrix &b, int64_t j0, range columns, range sum,
-                                    float (&acc)[EACH][EACH])
+static __device__ void gemm_tile(gemm_memory &s, const matrix &a, int64_t i0, range rows,
+                                 const matrix &b, int64_t j0, range columns, range sum,
+                                 float (&acc)[EACH][EACH])
 {
     const int y = (int)threadIdx.x / (TILE / EACH) * EACH;
     const int x = (int)threadIdx.x % (TILE / EACH) * EACH;
@@ -82,23 +82,23 @@ static __device__ void store_tile(const matrix &c, int64_t i0, range rows, int64
                 put_or_add(c.x, (y + r) * c.row + (x + q) * c.column, acc[r][q], add);
 }
 
-static __global__ void product_kernel(matrix a, matrix b, matrix c, int64_t m, int64_t n, int64_t k,
-                                      bool add)
+static __global__ void gemm_kernel(matrix a, matrix b, matrix c, int64_t m, int64_t n, int64_t k,
+                                   bool add)
 {
-    __shared__ product_memory s;
+    __shared__ gemm_memory s;
     const int64_t i0 = (int64_t)blockIdx.x * TILE, j0 = (int64_t)blockIdx.y * TILE;
     float acc[EACH][EACH];
-    product_tile(s, a, i0, {0, m}, b, j0, {0, n}, {0, k}, acc);
+    gemm_tile(s, a, i0, {0, m}, b, j0, {0, n}, {0, k}, acc);
     store_tile(c, i0, {0, m}, j0, {0, n}, acc, add);
 }
 
 /* Columns of the result lie along y of the grid: at most 4 million. */
-static void product(const kernel_call *call, matrix a, matrix b, matrix c, int64_t m, int64_t n,
-                    int64_t k, bool add)
+static void gemm(const kernel_call *call, matrix a, matrix b, matrix c, int64_t m, int64_t n,
+                 int64_t k, bool add)
 {
     if (m <= 0 || n <= 0) return;
     const dim3 grid((unsigned)ceil_of(m, TILE), (unsigned)ceil_of(n, TILE));
-    product_kernel<<<grid, BLOCK, 0, stream_of(call)>>>(a, b, c, m, n, k, add);
+    gemm_kernel<<<grid, BLOCK, 0, stream_of(call)>>>(a, b, c, m, n, k, add);
 }
 
 #endif

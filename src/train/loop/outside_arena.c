@@ -1,4 +1,4 @@
-/* beside.c - reports device memory outside the arena: context, code and libraries.
+/* outside_arena.c - reports device memory outside the arena: context, code and libraries.
  *
  * It is not planned, so it is measured: after the first step, when every kernel has run once, and
  * again at the end. Nothing allocates in a step, so a difference is a leak of a library, or another
@@ -10,7 +10,7 @@
 /* The most of all ranks; -1: not known. */
 static int64_t most(trainer *t)
 {
-    double mine = (double)executor_beside(t->e);
+    double mine = (double)executor_outside_arena(t->e);
     if (mine >= 0) comm_max(t->c, GROUP_WORLD, &mine, 1);
     return (int64_t)mine;
 }
@@ -21,26 +21,26 @@ static status event(trainer *t, int64_t now, error *err)
                          json_pack("{s:s, s:I, s:I, s:I, s:I}", "event", "memory", "iteration",
                                    (json_int_t)t->at.iteration, "arena_bytes",
                                    (json_int_t)t->p->arena_bytes, "beside_bytes", (json_int_t)now,
-                                   "grown_bytes", (json_int_t)(now - t->beside)),
+                                   "grown_bytes", (json_int_t)(now - t->outside_arena)),
                          err);
 }
 
-status trainer_beside_first(trainer *t, error *err)
+status trainer_outside_arena_first(trainer *t, error *err)
 {
-    t->beside = most(t);
-    if (t->beside < 0) return OK;
+    t->outside_arena = most(t);
+    if (t->outside_arena < 0) return OK;
     trainer_say(t, t->o->json ? stderr : stdout,
                 arena_text(t->a,
                            "[Rank 0] (after 1 iterations) memory outside the arena on %s: %s "
                            "(context, code, libraries, other processes)",
-                           executor_device(t->e), text_bytes(t->a, t->beside)));
-    return event(t, t->beside, err);
+                           executor_device(t->e), text_bytes(t->a, t->outside_arena)));
+    return event(t, t->outside_arena, err);
 }
 
-status trainer_beside_last(trainer *t, error *err)
+status trainer_outside_arena_last(trainer *t, error *err)
 {
-    if (t->beside < 0) return OK;
-    int64_t now = most(t), grown = now - t->beside;
+    if (t->outside_arena < 0) return OK;
+    int64_t now = most(t), grown = now - t->outside_arena;
     const char *how = grown <= 0
                           ? "no more than after the first step"
                           : arena_text(t->a,

@@ -1,4 +1,4 @@
-/* board.c - matches messages between ranks that are threads: a message waits in its communicator's
+/* shm.c - matches messages between ranks that are threads: a message waits in its communicator's
  * room until all its partners have posted theirs. */
 #include <pthread.h>
 #include <stdio.h>
@@ -7,13 +7,13 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "backend/comm/board.h"
+#include "backend/comm/shm.h"
 #include "backend/comm/state.h"
 
 /* A message with what the board knows of it; on its seat, at the message's index. */
 typedef struct ticket {
     message *m;
-    struct seat *seat;
+    struct shm_slot *shm_slot;
     int64_t place;
     uint64_t sequence;
     int64_t arrived;     /* of the first to arrive: how many have */
@@ -31,14 +31,14 @@ typedef struct room {
     struct room *following;
 } room;
 
-typedef struct board {
+typedef struct shm_transport {
     pthread_mutex_t lock;
     room *rooms;
-    int n, open_seats;
-} board;
+    int n, open_shm_slots;
+} shm_transport;
 
-struct seat {
-    board *b;
+struct shm_slot {
+    shm_transport *b;
     int64_t rank, size;                     /* as messages to people name it */
     pthread_cond_t changed;                 /* one of this rank's messages is done */
     uint64_t finished, seen;                /* how many; and when this rank last rested */
@@ -49,7 +49,7 @@ struct seat {
     ticket **of_all;
 };
 
-static void stop(const seat *s, const message *m, const char *why)
+static void stop(const shm_slot *s, const message *m, const char *why)
 {
     fprintf(stderr, "moefold: rank %lld of %lld: %s %s (group %s): %s; the job ends\n",
             (long long)s->rank, (long long)s->size, m->what, m->name ? m->name : "",
@@ -59,47 +59,47 @@ static void stop(const seat *s, const message *m, const char *why)
 
 /* ---- seats */
 
-static void seat_init(seat *s, board *b, int rank, int n)
+static void shm_slot_init(shm_slot *s, shm_transport *b, int rank, int n)
 {
     pthread_condattr_t attributes;
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    *s = (seat){.b = b, .rank = rank, .size = n};
+    *s = (shm_slot){.b = b, .rank = rank, .size = n};
     pthread_cond_init(&s->changed, &attributes);
     pthread_condattr_destroy(&attributes);
 }
 
-bool board_open(seat **out, int n)
+bool shm_transport_open(shm_slot **out, int n)
 {
-    board *b = calloc(1, sizeof *b);
+    shm_transport *b = calloc(1, sizeof *b);
     if (!b) return false;
     pthread_mutex_init(&b->lock, NULL);
     for (int i = 0; i < n; i++) {
-        seat *s = malloc(sizeof *s);
+        shm_slot *s = malloc(sizeof *s);
         if (!s) return false; /* at the start of a program that then ends */
-        seat_init(s, b, i, n);
+        shm_slot_init(s, b, i, n);
         s->all = calloc((size_t)n, sizeof(message *));
         s->of_all = calloc((size_t)n, sizeof(ticket *));
         s->tickets = calloc(COMM_REQUESTS_MAX, sizeof(ticket));
         if (!s->all || !s->of_all || !s->tickets) return false;
         out[i] = s;
     }
-    b->n = b->open_seats = n;
+    b->n = b->open_shm_slots = n;
     return true;
 }
 
-void board_rename(seat *s, int64_t rank, int64_t size)
+void shm_transport_rename(shm_slot *s, int64_t rank, int64_t size)
 {
     s->rank = rank;
     s->size = size;
 }
 
-static void close_seat(void *state)
+static void close_shm_slot(void *state)
 {
-    seat *s = state;
-    board *b = s->b;
+    shm_slot *s = state;
+    shm_transport *b = s->b;
     pthread_mutex_lock(&b->lock);
-    bool last = --b->open_seats == 0;
+    bool last = --b->open_shm_slots == 0;
     pthread_mutex_unlock(&b->lock);
     pthread_cond_destroy(&s->changed);
     free(s->all);
@@ -116,7 +116,7 @@ static void close_seat(void *state)
     free(b);
 }
 
-static room *find_room(board *b, comm_group g, op_stream channel, const members *who)
+static room *find_room(shm_transport *b, comm_group g, op_stream channel, const members *who)
 {
     for (room *r = b->rooms; r; r = r->following)
         if (r->group == g && r->channel == channel && r->first == who->ranks[0] && r->n == who->n)
@@ -140,7 +140,7 @@ static room *find_room(board *b, comm_group g, op_stream channel, const members 
 
 static status enter_rooms(void *state, const comm_use *use, error *err)
 {
-    seat *s = state;
+    shm_slot *s = state;
     status st = OK;
     pthread_mutex_lock(&s->b->lock);
     for (int g = 0; g < GROUP_COUNT; g++) {
@@ -160,7 +160,7 @@ static status enter_rooms(void *state, const comm_use *use, error *err)
 static status enter_control(void *state, const members *groups, bool stamped, error *err)
 {
     (void)stamped; /* the time of the last start is always known here */
-    seat *s = state;
+    shm_slot *s = state;
     s->groups = groups;
     comm_use use = {{{false}}};
     for (int g = 0; g < GROUP_COUNT; g++) {
@@ -174,7 +174,7 @@ static status enter_control(void *state, const members *groups, bool stamped, er
 
 static void finish(ticket *t, double last_start)
 {
-    seat *s = t->seat; /* message and ticket are the owner's again once it is done */
+    shm_slot *s = t->shm_slot; /* message and ticket are the owner's again once it is done */
     t->m->last_start = last_start;
     atomic_store_explicit(&t->m->done, true, memory_order_release);
     s->finished++;
@@ -208,7 +208,7 @@ static ticket *join(room *r, ticket *t)
     return first;
 }
 
-static void start_collective(seat *s, room *r, ticket *t)
+static void start_collective(shm_slot *s, room *r, ticket *t)
 {
     char text[320];
     double now = t->m->started;
@@ -221,7 +221,7 @@ static void start_collective(seat *s, room *r, ticket *t)
         s->all[p->place] = p->m;
         if (p->m->started > now) now = p->m->started;
     }
-    if (board_move(s->all, r->n, text, sizeof text)) stop(s, t->m, text);
+    if (shm_transport_move(s->all, r->n, text, sizeof text)) stop(s, t->m, text);
     pthread_mutex_lock(&s->b->lock);
     for (int64_t p = 0; p < r->n; p++) finish(s->of_all[p], now);
     pthread_mutex_unlock(&s->b->lock);
@@ -238,7 +238,7 @@ static bool are_pair(const room *r, const ticket *a, const ticket *b)
            partner(r, b) == a->place;
 }
 
-static void check_pair(const seat *s, const message *m, const ticket *other)
+static void check_pair(const shm_slot *s, const message *m, const ticket *other)
 {
     const message *o = other->m;
     if (o->n == m->n && o->type == m->type) return;
@@ -250,7 +250,7 @@ static void check_pair(const seat *s, const message *m, const ticket *other)
     stop(s, m, text);
 }
 
-static void start_pair(seat *s, room *r, ticket *t)
+static void start_pair(shm_slot *s, room *r, ticket *t)
 {
     pthread_mutex_lock(&s->b->lock);
     ticket **list = &r->unmatched;
@@ -276,11 +276,11 @@ static void start_pair(seat *s, room *r, ticket *t)
 
 static void start(void *state, message *m)
 {
-    seat *s = state;
+    shm_slot *s = state;
     room *r = s->rooms[m->group][m->channel];
     if (!r) stop(s, m, "this rank is not in the group");
     ticket *t = &s->tickets[m->index];
-    *t = (ticket){.m = m, .seat = s, .place = s->groups[m->group].place};
+    *t = (ticket){.m = m, .shm_slot = s, .place = s->groups[m->group].place};
     if (message_is_pair(m))
         start_pair(s, r, t);
     else
@@ -301,7 +301,7 @@ static void progress(void *state)
 static void rest(void *state, message *m, int tries)
 {
     (void)tries;
-    seat *s = state;
+    shm_slot *s = state;
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_nsec += 100 * 1000 * 1000;
@@ -323,12 +323,12 @@ static void stop_process(void *state, int code)
     _exit(code);
 }
 
-const backend board_backend = {.name = "threads",
-                               .groups = enter_control,
-                               .channels = enter_rooms,
-                               .start = start,
-                               .test = test,
-                               .progress = progress,
-                               .rest = rest,
-                               .abort = stop_process,
-                               .close = close_seat};
+const backend shm_backend = {.name = "threads",
+                             .groups = enter_control,
+                             .channels = enter_rooms,
+                             .start = start,
+                             .test = test,
+                             .progress = progress,
+                             .rest = rest,
+                             .abort = stop_process,
+                             .close = close_shm_slot};

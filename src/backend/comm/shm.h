@@ -1,4 +1,4 @@
-/* board.h - messages between threads of one process, and of a rank with itself.
+/* shm.h - messages between threads of one process, and of a rank with itself.
  *
  * Every rank has a seat, and every communicator has a room, where messages wait for their partners.
  * The rank that completes a message (the last member to begin a collective, the second of a send
@@ -12,18 +12,18 @@
 
 #include "backend/comm/message.h"
 
-typedef struct seat seat;
+typedef struct shm_slot shm_slot;
 
-extern const backend board_backend; /* its state is a seat */
+extern const backend shm_backend; /* its state is a seat */
 
 /* Seats 0 .. n-1 of one board; the last to be closed removes it. False: no memory. */
-bool board_open(seat **out, int n);
+bool shm_transport_open(shm_slot **out, int n);
 
 /* For a seat of its own in a larger job: how messages to people name it. */
-void board_rename(seat *s, int64_t rank, int64_t size);
+void shm_transport_rename(shm_slot *s, int64_t rank, int64_t size);
 
-/* board_copy.c: moves the data of a collective; all[p] is the message of place p. Returns NULL, or
+/* shm_copy.c: moves the data of a collective; all[p] is the message of place p. Returns NULL, or
  * what the members do not agree on, in `text`. */
-const char *board_move(message *const *all, int64_t n, char *text, size_t room);
+const char *shm_transport_move(message *const *all, int64_t n, char *text, size_t room);
 
 #endif

@@ -1,9 +1,9 @@
-/* products.c - products and attention as the jig takes them. */
+/* GEMMs.c - GEMMs and attention as the microbenchmark takes them. */
 #include <string.h>
 
-#include "measure/bench/jig.h"
+#include "measure/bench/microbench.h"
 
-timed_op product_op(op_kind kind, int64_t m, int64_t n, int64_t k)
+timed_op gemm_op(op_kind kind, int64_t m, int64_t n, int64_t k)
 {
     timed_op t = {.o = {.kind = kind, .dim = {m, n, k}, .name = "product"}};
     int64_t x = m * k, w = n * k, y = m * n;
@@ -16,7 +16,7 @@ timed_op product_op(op_kind kind, int64_t m, int64_t n, int64_t k)
     return t;
 }
 
-timed_op grouped_op(const jig *j, op_kind kind, int64_t rows, int64_t n, int64_t k)
+timed_op grouped_op(const microbench *j, op_kind kind, int64_t rows, int64_t n, int64_t k)
 {
     int64_t experts = j->scale->experts, room = rows * experts, w = experts * n * k;
     timed_op t = {.o = {.kind = kind, .dim = {room, experts, n, k}, .name = "experts"},
@@ -35,7 +35,7 @@ timed_op grouped_op(const jig *j, op_kind kind, int64_t rows, int64_t n, int64_t
     return t;
 }
 
-timed_op attention_op(const jig *j, int64_t s, int64_t d, int64_t dv, bool backward)
+timed_op attention_op(const microbench *j, int64_t s, int64_t d, int64_t dv, bool backward)
 {
     const measure_scale *z = j->scale;
     bool unequal = d != dv; /* every head has its own keys and values then */
@@ -64,7 +64,7 @@ static timed_op with_sinks(timed_op t)
 }
 
 /* Heads of unequal size, and sinks, beside plain attention at the usual length. */
-void measure_variants(jig *j, measured *m)
+void measure_variants(microbench *j, measured *m)
 {
     const measure_scale *z = j->scale;
     double plain_seconds = 0, sinks_seconds = 0;
@@ -72,10 +72,10 @@ void measure_variants(jig *j, measured *m)
         timed_op plain = attention_op(j, z->usual_length, z->head, z->head, back);
         timed_op unequal = attention_op(j, z->usual_length, z->unequal[0], z->unequal[1], back);
         timed_op sinks = with_sinks(plain);
-        double seconds = jig_time(j, &plain);
+        double seconds = microbench_time(j, &plain);
         plain_seconds += seconds;
-        sinks_seconds += jig_time(j, &sinks);
-        m->unequal[back] = jig_flops(j, &unequal, 1) / (op_flops(&plain.o) / seconds);
+        sinks_seconds += microbench_time(j, &sinks);
+        m->unequal[back] = microbench_flops(j, &unequal, 1) / (op_flops(&plain.o) / seconds);
     }
     m->sinks = plain_seconds / sinks_seconds;
 }

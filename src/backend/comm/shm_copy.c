@@ -1,8 +1,8 @@
-/* board_copy.c - moves the data of a collective that all members have started. */
+/* shm_transport_copy.c - moves the data of a collective that all members have started. */
 #include <stdio.h>
 #include <string.h>
 
-#include "backend/comm/board.h"
+#include "backend/comm/shm.h"
 #include "backend/comm/adder.h"
 
 static void copy(void *to, const void *from, size_t bytes)
@@ -113,7 +113,7 @@ static const char *disagreement(message *const *all, int64_t n, char *text, size
     return NULL;
 }
 
-const char *board_move(message *const *all, int64_t n, char *text, size_t room)
+const char *shm_transport_move(message *const *all, int64_t n, char *text, size_t room)
 {
     if (disagreement(all, n, text, room)) return text;
     switch (all[0]->kind) {

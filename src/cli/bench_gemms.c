@@ -1,6 +1,6 @@
-/* bench_products.c - tuning: which algorithm of cuBLASLt is fastest for each product.
+/* bench_gemms.c - tuning: which algorithm of cuBLASLt is fastest for each GEMM.
  *
- * `bench --device cuda` tunes what it measures; `bench --device cuda RECIPE` tunes the products of
+ * `bench --device cuda` tunes what it measures; `bench --device cuda RECIPE` tunes the GEMMs of
  * a recipe and measures nothing else. Both add to the same file of the machine, h200-cublaslt.txt
  * and the like, from which runs take them (moefold.cublaslt). How they are timed is lt_tune.c's. */
 #include <stdio.h>
@@ -27,9 +27,8 @@ static int tuned_of_process(lt_use *list, int room)
 {
     const device_table *table;
     error ignored;
-    int n = device_cuda_table(&table, &ignored) || !table->products
-                ? 0
-                : table->products(NULL, list, room);
+    int n =
+        device_cuda_table(&table, &ignored) || !table->gemms ? 0 : table->gemms(NULL, list, room);
     return n < room ? n : room;
 }
 
@@ -66,7 +65,7 @@ static json_t *json_of(const lt_use *u)
                      u->place + 1, "first_s", u->first_s, "tuned_s", u->own_s);
 }
 
-void bench_print_products(const bench *b, const char *of, json_t *to)
+void bench_print_gemms(const bench *b, const char *of, json_t *to)
 {
     lt_use *list = ARENA_ARRAY(b->a, lt_use, PRODUCTS_MAX);
     int n = tuned_of_process(list, PRODUCTS_MAX), faster = 0;
@@ -128,7 +127,7 @@ static void print_recipe(const bench *b, const recipe *r, int others)
     json_t *o = b->json ? json_pack("{s:s, s:s, s:i}", "gpu", b->gpu.name, "recipe", r->name,
                                     "own_kernels", others)
                         : NULL;
-    bench_print_products(b, r->name, o);
+    bench_print_gemms(b, r->name, o);
     if (o)
         cli_json_print(o);
     else

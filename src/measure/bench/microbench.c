@@ -1,4 +1,4 @@
-/* jig.c - times one operation on the device that a run would use.
+/* microbenchmark.c - times one operation on the device that a run would use.
  *
  * I1  Every rank spends the same time on the same operation, so that each is measured while the
  *     others are busy. A rank that finished early would leave the others more memory bandwidth than
@@ -10,13 +10,13 @@
  *     that kernels hide launches, as they do in a step.
  * I4  If a launch takes longer than its kernel, launches are queued behind long kernels, and the
  *     time of those kernels alone is subtracted.
- * I5  Where power binds, the clock follows what ran for some ten milliseconds: alone, products are
+ * I5  Where power binds, the clock follows what ran for some ten milliseconds: alone, GEMMs are
  *     slower than among the operations of a step, and attention is faster. So between two batches
- *     products and copies run, about as long as a step has them, and are not counted.
+ *     GEMMs and copies run, about as long as a step has them, and are not counted.
  * I6  The host's time for a replay is a line over the kernels that the graph holds. Each graph is
  *     replayed once between two waits, as in a step, and what is under way stays below what a
  *     GPU's queue takes: a host that waits for room would measure the GPU. */
-#include "measure/bench/jig.h"
+#include "measure/bench/microbench.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -27,18 +27,18 @@
 
 #include "base/clock.h"
 
-void jig_barrier(const jig *j)
+void microbench_barrier(const microbench *j)
 {
     if (j->c) comm_barrier(j->c, GROUP_WORLD);
 }
 
-double jig_mean(const jig *j, double x)
+double microbench_mean(const microbench *j, double x)
 {
     if (j->c) comm_sum(j->c, GROUP_WORLD, &x, 1);
     return x / (double)j->ranks;
 }
 
-void jig_copies_end(const jig *j)
+void microbench_copies_end(const microbench *j)
 {
     const device_table *t = j->d->table;
     t->record(j->d, STREAM_COPY, 0);
@@ -47,7 +47,7 @@ void jig_copies_end(const jig *j)
     t->wait_here(j->d, 1);
 }
 
-void jig_step(jig *j)
+void microbench_step(microbench *j)
 {
     j->done++;
     if (j->o->says) j->o->says(j->o->who, j->done, j->total);
@@ -60,7 +60,7 @@ static int by_size(const void *a, const void *b)
 }
 
 /* I2 */
-double jig_typical(const jig *j, int n)
+double microbench_typical(const microbench *j, int n)
 {
     double sum = 0, *t = j->times;
     if (j->scale->limited) {
@@ -73,28 +73,28 @@ double jig_typical(const jig *j, int n)
     return t[j->scale->limited ? n / 2 : (n - 1) / 10];
 }
 
-void jig_point(curve *c, int i, double x, double y)
+void microbench_point(curve *c, int i, double x, double y)
 {
     if (i == c->n) c->y[c->n++] = 0;
     c->x[i] = x;
     c->y[i] = fmax(c->y[i], y);
 }
 
-static void unbind(const jig_bound *b)
+static void unbind(const microbench_bound *b)
 {
     if (b->call.row && b->call.row->release) b->call.row->release(b->call.state);
 }
 
-static void put(jig *j, jig_bound *b)
+static void put(microbench *j, microbench_bound *b)
 {
-    jig_tensors(j, b->t, b->in, b->out);
+    microbench_tensors(j, b->t, b->in, b->out);
     b->call.in = b->in;
     b->call.out = b->out;
     j->d->table->launch(j->d, STREAM_COMPUTE, &b->call);
 }
 
 /* Seconds of n calls, one after another. */
-static double run(jig *j, jig_bound *b, int n)
+static double run(microbench *j, microbench_bound *b, int n)
 {
     double start = clock_seconds();
     for (int i = 0; i < n; i++) put(j, b);
@@ -104,7 +104,7 @@ static double run(jig *j, jig_bound *b, int n)
 }
 
 /* I3 */
-static int batch_of(const jig *j, double one)
+static int batch_of(const microbench *j, double one)
 {
     const double long_enough = 1.5e-3;
     enum { MOST = 256 };
@@ -115,22 +115,22 @@ static int batch_of(const jig *j, double one)
 
 /* ---- what a step has beside the operation (I5) */
 
-typedef struct beside {
+typedef struct concurrent {
     timed_op t[2];
-    jig_bound b[2];
-} beside;
+    microbench_bound b[2];
+} concurrent;
 
-static status beside_bind(jig *j, beside *x)
+static status concurrent_bind(microbench *j, concurrent *x)
 {
     const int64_t side = j->scale->side, n = 1 << 27;
-    x->t[0] = product_op(OP_GEMM, side, side, j->scale->depth);
+    x->t[0] = gemm_op(OP_GEMM, side, side, j->scale->depth);
     x->t[1] = (timed_op){.o = {.kind = OP_COPY, .dim = {n}, .name = "beside"}};
     x->t[1].in[IN_COPY_a] = x->t[1].out[OUT_COPY_y] = n;
-    status s = jig_bind(j, &x->t[0], &x->b[0]);
-    return s ? s : jig_bind(j, &x->t[1], &x->b[1]);
+    status s = microbench_bind(j, &x->t[0], &x->b[0]);
+    return s ? s : microbench_bind(j, &x->t[1], &x->b[1]);
 }
 
-static void beside_run(jig *j, beside *x)
+static void concurrent_run(microbench *j, concurrent *x)
 {
     enum { PRODUCTS = 8, COPIES = 12 }; /* of an H200: 6.5 and 1.7 ms */
     for (int i = 0; i < PRODUCTS; i++) put(j, &x->b[0]);
@@ -139,25 +139,25 @@ static void beside_run(jig *j, beside *x)
 
 /* ---- the window */
 
-static int run_times(jig *j, jig_bound *b, beside *x)
+static int run_times(microbench *j, microbench_bound *b, concurrent *x)
 {
     int n = 0, least = x ? 6 : 2;
     run(j, b, 1); /* threads and library wake up */
     int batch = batch_of(j, x ? run(j, b, 1) : 0);
-    jig_barrier(j);
+    microbench_barrier(j);
     double begin = clock_seconds();
     while (n < least || (n < ROOM_TIMES && clock_seconds() - begin < j->window)) {
-        if (x) beside_run(j, x);
+        if (x) concurrent_run(j, x);
         j->times[n++] = run(j, b, batch) / batch;
     }
     return n;
 }
 
-static int run_window(jig *j, jig_bound *b)
+static int run_window(microbench *j, microbench_bound *b)
 {
-    beside x;
+    concurrent x;
     if (!j->scale->limited) return run_times(j, b, NULL);
-    j->st = beside_bind(j, &x);
+    j->st = concurrent_bind(j, &x);
     int n = j->st ? 0 : run_times(j, b, &x);
     for (int i = 0; i < 2 && !j->st; i++) unbind(&x.b[i]);
     return n;
@@ -167,7 +167,7 @@ static int run_window(jig *j, jig_bound *b)
 
 enum { BLOCKS = 4, SMALL_CALLS = 256, SMALL_TIMES = 9 };
 
-static double run_behind(jig *j, jig_bound *block, jig_bound *b, int n)
+static double run_behind(microbench *j, microbench_bound *block, microbench_bound *b, int n)
 {
     double start = clock_seconds();
     for (int i = 0; i < BLOCKS; i++) put(j, block);
@@ -183,13 +183,13 @@ static int middle_of(double *list, int n)
     return n / 2;
 }
 
-static double small_seconds(jig *j, jig_bound *b)
+static double small_seconds(microbench *j, microbench_bound *b)
 {
     const int64_t side = j->scale->side;
     double with[SMALL_TIMES], without[SMALL_TIMES];
-    timed_op long_one = product_op(OP_GEMM, side, side, side);
-    jig_bound block;
-    j->st = jig_bind(j, &long_one, &block);
+    timed_op long_one = gemm_op(OP_GEMM, side, side, side);
+    microbench_bound block;
+    j->st = microbench_bind(j, &long_one, &block);
     for (int i = 0; i < SMALL_TIMES && !j->st; i++) {
         without[i] = run_behind(j, &block, b, 0);
         with[i] = run_behind(j, &block, b, SMALL_CALLS);
@@ -200,29 +200,29 @@ static double small_seconds(jig *j, jig_bound *b)
     return fmax((all - own) / SMALL_CALLS, 1e-7);
 }
 
-double jig_time(jig *j, timed_op *t)
+double microbench_time(microbench *j, timed_op *t)
 {
     const double host_bound = 20e-6;
-    jig_bound b;
+    microbench_bound b;
     double seconds = 1;
-    if (!j->st) j->st = jig_bind(j, t, &b);
+    if (!j->st) j->st = microbench_bind(j, t, &b);
     if (!j->st) {
         int n = run_window(j, &b);
-        seconds = n ? jig_typical(j, n) : 1;
+        seconds = n ? microbench_typical(j, n) : 1;
         if (j->scale->limited && seconds < host_bound) seconds = small_seconds(j, &b);
         unbind(&b);
-        seconds = jig_mean(j, seconds);
+        seconds = microbench_mean(j, seconds);
     }
-    jig_step(j);
+    microbench_step(j);
     return seconds;
 }
 
-double jig_host(jig *j, timed_op *t)
+double microbench_host(microbench *j, timed_op *t)
 {
     enum { CALLS = 100 }; /* fewer than a GPU's queue takes */
-    jig_bound b;
+    microbench_bound b;
     double least = 1;
-    if (!j->st) j->st = jig_bind(j, t, &b);
+    if (!j->st) j->st = microbench_bind(j, t, &b);
     for (int n = 0; n < 5 && !j->st; n++) {
         run(j, &b, 1);
         double start = clock_seconds();
@@ -231,7 +231,7 @@ double jig_host(jig *j, timed_op *t)
         j->d->table->sync(j->d);
     }
     if (!j->st) unbind(&b);
-    jig_step(j);
+    microbench_step(j);
     return least;
 }
 
@@ -240,7 +240,7 @@ double jig_host(jig *j, timed_op *t)
 enum { GRAPHS = 3, FEW = 32, MANY = 256, REPLAY_TIMES = 30 };
 
 /* As many graphs of n operations, from number `first` on. Returns the kernels of one. */
-static int capture_graphs(jig *j, jig_bound *b, int first, int n)
+static int capture_graphs(microbench *j, microbench_bound *b, int first, int n)
 {
     int kernels = 0;
     for (int g = first; g < first + GRAPHS; g++) {
@@ -251,7 +251,7 @@ static int capture_graphs(jig *j, jig_bound *b, int first, int n)
     return kernels;
 }
 
-static double replay_seconds(jig *j, int first, const op *o)
+static double replay_seconds(microbench *j, int first, const op *o)
 {
     double least = 1;
     for (int n = 0; n < REPLAY_TIMES; n++) {
@@ -264,7 +264,7 @@ static double replay_seconds(jig *j, int first, const op *o)
     return least;
 }
 
-static jig_graph graph_line(jig *j, jig_bound *b)
+static microbench_graph graph_line(microbench *j, microbench_bound *b)
 {
     const double unseen = 1e-9; /* seconds: a kernel may take the host less than clocks show */
     int few = capture_graphs(j, b, 0, FEW), many = capture_graphs(j, b, GRAPHS, MANY);
@@ -272,19 +272,19 @@ static jig_graph graph_line(jig *j, jig_bound *b)
         j->st = error_set(j->err, ERR_MACHINE,
                           "bench: device %s captured %d and %d kernels of %d and %d operations",
                           j->d->table->name, few, many, FEW, MANY);
-        return (jig_graph){1, 1};
+        return (microbench_graph){1, 1};
     }
     double short_one = replay_seconds(j, 0, &b->t->o),
            long_one = replay_seconds(j, GRAPHS, &b->t->o);
     double each = fmax((long_one - short_one) / (many - few), unseen);
-    return (jig_graph){each, fmax(short_one - each * few, unseen)};
+    return (microbench_graph){each, fmax(short_one - each * few, unseen)};
 }
 
-jig_graph jig_host_graph(jig *j, timed_op *t)
+microbench_graph microbench_host_graph(microbench *j, timed_op *t)
 {
-    jig_bound b;
-    jig_graph out = {1, 1};
-    if (!j->st) j->st = jig_bind(j, t, &b);
+    microbench_bound b;
+    microbench_graph out = {1, 1};
+    if (!j->st) j->st = microbench_bind(j, t, &b);
     if (!j->st) {
         error none = {{0}};
         run(j, &b, 1); /* what was never launched may not be captured */
@@ -293,7 +293,7 @@ jig_graph jig_host_graph(jig *j, timed_op *t)
         (void)j->d->table->graphs(j->d, 0, &none); /* they hold the row's state */
         unbind(&b);
     }
-    jig_step(j);
+    microbench_step(j);
     return out;
 }
 
@@ -314,22 +314,22 @@ static double computed_by_all(void)
     return ticks / (double)sysconf(_SC_CLK_TCK);
 }
 
-jig_load jig_load_now(const jig *j)
+microbench_load microbench_load_now(const microbench *j)
 {
     struct rusage u;
     getrusage(RUSAGE_SELF, &u);
     double own = (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
                  1e-6 * (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
-    own = jig_mean(j, own);
+    own = microbench_mean(j, own);
     if (j->c && !comm_shares_process(j->c)) own *= (double)j->ranks;
-    return (jig_load){clock_seconds(), computed_by_all(), own};
+    return (microbench_load){clock_seconds(), computed_by_all(), own};
 }
 
-double jig_flops(jig *j, timed_op *list, int n)
+double microbench_flops(microbench *j, timed_op *list, int n)
 {
     double flops = 0, seconds = 0;
     for (int i = 0; i < n; i++) {
-        seconds += jig_time(j, &list[i]);
+        seconds += microbench_time(j, &list[i]);
         flops += op_flops(&list[i].o);
     }
     return flops / seconds;

@@ -1,4 +1,4 @@
-/* card_play.c - lists played from below, with the host that launches them.
+/* card_simulate.c - lists played from below, with the host that launches them.
  *
  * I1  Streams run in order, so a list in which something waits longer never ends sooner. Memory
  *     that buffers share only adds waits: played with every buffer at a place of its own, a list
@@ -10,7 +10,7 @@
  *     of two lists: what they lost is not more than the end of both less what both compute.
  * I3  In a pair the operations of a half stay together on the compute stream. Messages that need
  *     none of them first may have started before; the others are waited for where they stand. */
-#include "plan/card_play.h"
+#include "plan/card_simulate.h"
 
 static const double LONG_AGO = -1e6; /* as in play.c */
 
@@ -34,7 +34,7 @@ static double last_of(const double lane[PLAY_LANES])
     return end;
 }
 
-double list_play(event_list *l, bool step, bool inside)
+double list_simulation(event_list *l, bool step, bool inside)
 {
     double lane[PLAY_LANES] = {0};
     for (int i = 0; i < l->n; i++) {
@@ -74,7 +74,7 @@ static launcher launcher_of(const list_host *h, int g, double host)
 }
 
 /* From a state between lists; `w` has the host's. Returns when the last stream is done. */
-static double play_from(event_list *l, launcher *w, bool step, double device)
+static double simulate_from(event_list *l, launcher *w, bool step, double device)
 {
     double lane[PLAY_LANES];
     bool reads = !(w->captured & CAPTURED_EXPERTS);
@@ -133,13 +133,13 @@ static list_least pace_of(event_list *l, const list_host *h, int g)
     list_load of = list_load_of(l, h->share, step);
     list_least out = {.compute = of.compute, .shared = of.shared, .share = of.share};
     launcher w = launcher_of(h, g, h->leads ? LONG_AGO : 0);
-    play_pace *p = &out.pace;
-    *p = (play_pace){play_from(l, &w, step, 0), LONG_AGO, LONG_AGO, LONG_AGO, 0};
+    simulation_pace *p = &out.pace;
+    *p = (simulation_pace){simulate_from(l, &w, step, 0), LONG_AGO, LONG_AGO, LONG_AGO, 0};
     p->slowed = list_with_share(&of, p->device, true) - p->device;
     if (!h->leads) return out;
     p->back = w.host;
     w = launcher_of(h, g, 0);
-    p->late = play_from(l, &w, step, LONG_AGO);
+    p->late = simulate_from(l, &w, step, LONG_AGO);
     p->host = w.host;
     return out;
 }
@@ -161,7 +161,7 @@ double list_least_seconds(const list_least *l)
 
 double list_least_of_two(const list_least *x, const list_least *y)
 {
-    play_pace both = pace_join(&x->pace, &y->pace);
+    simulation_pace both = pace_join(&x->pace, &y->pace);
     double apart = x->pace.device + x->pace.slowed + y->pace.device + y->pace.slowed;
     list_load of = {x->compute + y->compute, x->shared + y->shared, larger(x->share, y->share)};
     double together = list_with_share(&of, both.device, true); /* I2 */

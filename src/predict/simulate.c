@@ -1,4 +1,4 @@
-/* play.c - a list of operations played over its streams.
+/* simulate.c - a list of operations played over its streams.
  *
  * I1  An operation starts when its stream is free, when the host has launched it, and when what its
  *     stream waits for is complete.
@@ -20,10 +20,10 @@
 
 enum { EVENTS_MAX = 8192 };
 
-typedef struct play {
+typedef struct simulation {
     const cost_model *c;
     const op_cost *costs; /* by place in the list */
-    played *out;
+    simulated *out;
     double stream[PLAY_LANES], host;
     double pace;                                   /* of the host: 0, or 1 */
     double counted[2];                             /* by owner: counts are there (I5) */
@@ -33,22 +33,22 @@ typedef struct play {
     bool message[EVENTS_MAX];
     const watcher *watch;
     const op *by[EVENTS_MAX]; /* whose event it is; only for a watcher */
-} play;
+} simulation;
 
-static void tell(const play *p, seen_op s)
+static void tell(const simulation *p, seen_op s)
 {
     if (s.end > s.start) p->watch->see(p->watch->to, &s);
 }
 
 /* The lane of operation `o`, or of a WAIT before it (I3). */
-int play_lane(const cost_model *c, const op *o)
+int simulation_lane(const cost_model *c, const op *o)
 {
     bool own = c->hw->framework > 0 && o->stream == STREAM_COMM && op_is_comm(o->kind);
     return own ? STREAM_COUNT + (int)cost_kind_of(o->group) : (int)o->stream;
 }
 
 /* What a lane loses before it goes on: first to the host, then to what it waits for. */
-static void tell_wait(const play *p, int64_t e, int slot)
+static void tell_wait(const simulation *p, int64_t e, int slot)
 {
     double now = p->stream[slot], host = p->launched[e] > now ? p->launched[e] : now;
     bool exposed = slot == STREAM_COMPUTE && p->message[e];
@@ -61,7 +61,7 @@ static void tell_wait(const play *p, int64_t e, int slot)
     tell(p, s);
 }
 
-static void wait_for(play *p, const op *o, int slot)
+static void wait_for(simulation *p, const op *o, int slot)
 {
     int64_t e = o->dim[DIM_WAIT_EVENT];
     double now = p->stream[slot];
@@ -76,7 +76,7 @@ static void wait_for(play *p, const op *o, int slot)
 }
 
 /* A graph of parts of a layer takes the host a fixed time, one of the whole step none here. */
-static double launching(play *p, const op *o, const op_cost *cost)
+static double launching(simulation *p, const op *o, const op_cost *cost)
 {
     bool held = (p->c->captured & cost->part) != 0, starts = held && !p->graph;
     bool back = o->phase == PHASE_BACKWARD || o->phase == PHASE_WGRAD;
@@ -85,13 +85,13 @@ static double launching(play *p, const op *o, const op_cost *cost)
     return cost->replayed + (starts && p->c->captured != ~0u ? p->c->replay[back] : 0);
 }
 
-static void run(play *p, const op *o, op_cost cost)
+static void run(simulation *p, const op *o, op_cost cost)
 {
-    int slot = play_lane(p->c, o), half = cost.owner ? 1 : 0;
+    int slot = simulation_lane(p->c, o), half = cost.owner ? 1 : 0;
     bool needs = o->kind == OP_EXCHANGE || o->kind == OP_GROUPED || o->kind == OP_QGROUPED;
     if (needs && p->counted[half] > p->host && p->pace > 0) p->host = p->counted[half]; /* I5 */
     p->host += launching(p, o, &cost) * p->pace;
-    bool here = op_is_copy(o->kind) && !p->c->copies_beside;
+    bool here = op_is_copy(o->kind) && !p->c->copies_async;
     if (here) slot = STREAM_COMPUTE;
     double free = p->stream[slot], start = free > p->host ? free : p->host; /* I1 */
     if (slot == STREAM_COMPUTE) p->out->host += start - free;               /* I2 */
@@ -109,12 +109,12 @@ static void run(play *p, const op *o, op_cost cost)
     p->launched[o->event] = p->host;
     p->done[o->event] = end;
     p->kind[o->event] = cost.kind;
-    p->message[o->event] = op_is_beside(o->kind);
+    p->message[o->event] = op_is_async(o->kind);
     if (p->watch) p->by[o->event] = o;
 }
 
-/* Messages that run beside products take their share of the chip. */
-static double share_of_messages(const play *p)
+/* Messages that run beside GEMMs take their share of the chip. */
+static double share_of_messages(const simulation *p)
 {
     double taken = 0;
     for (int k = COST_TP; k <= COST_DP; k++)
@@ -123,7 +123,7 @@ static double share_of_messages(const play *p)
 }
 
 /* Plays operation i with the WAITs before it. Returns the place of the next. */
-static int play_next(play *p, const segment *seg, int phase, int i)
+static int simulate_next(simulation *p, const segment *seg, int phase, int i)
 {
     const op *ops = seg->ops[phase];
     int n = seg->n_ops[phase], at = i;
@@ -132,27 +132,27 @@ static int play_next(play *p, const segment *seg, int phase, int i)
     if (o && cost_passes_on(p->c, seg, o)) return at + 1; /* I3 */
     for (; i < at; i++)
         wait_for(p, &ops[i],
-                 o && o->stream == ops[i].stream ? play_lane(p->c, o) : (int)ops[i].stream);
+                 o && o->stream == ops[i].stream ? simulation_lane(p->c, o) : (int)ops[i].stream);
     if (o) run(p, o, p->costs[at]);
     return at + 1;
 }
 
-void play_costs(op_cost *costs, const cost_model *c, const segment *seg, int phase)
+void simulation_costs(op_cost *costs, const cost_model *c, const segment *seg, int phase)
 {
     for (int i = 0; i < seg->n_ops[phase]; i++) costs[i] = cost_of(c, seg, &seg->ops[phase][i]);
 }
 
-void play_list(played *out, const cost_model *c, const segment *seg, int phase, arena *a)
+void simulate_list(simulated *out, const cost_model *c, const segment *seg, int phase, arena *a)
 {
     arena_place mark = arena_mark(a);
     op_cost *costs = ARENA_RAW(a, op_cost, seg->n_ops[phase] + 1);
-    play_costs(costs, c, seg, phase);
-    play_with(out, c, seg, phase, (play_as){costs, true, NULL});
+    simulation_costs(costs, c, seg, phase);
+    simulate_with(out, c, seg, phase, (simulation_options){costs, true, NULL});
     arena_release(a, mark);
 }
 
 /* What lies between compute's last operation and the list's end. */
-static void tell_end(const play *p, const played *l)
+static void tell_end(const simulation *p, const simulated *l)
 {
     double end = l->seconds - l->slowed;
     tell(p, (seen_op){.as = SEEN_END, .start = p->stream[STREAM_COMPUTE], .end = end});
@@ -162,16 +162,17 @@ static void tell_end(const play *p, const played *l)
 static const double LONG_AGO = -1e6; /* seconds: before anything that a list waits for */
 
 /* Plays all of it from a state between lists. Returns when the last of its streams is done. */
-static double play_from(play *p, const segment *seg, int phase, double host, double device)
+static double simulate_from(simulation *p, const segment *seg, int phase, double host,
+                            double device)
 {
     int n = seg->n_ops[phase];
-    *p->out = (played){0};
+    *p->out = (simulated){0};
     p->host = host;
     p->counted[0] = p->counted[1] = LONG_AGO;
     p->graph = 0;
     for (int s = 0; s < PLAY_LANES; s++) p->stream[s] = device;
     for (int i = 0; i < n && i < EVENTS_MAX; i++) p->done[i] = device;
-    for (int i = 0; i < n;) i = play_next(p, seg, phase, i);
+    for (int i = 0; i < n;) i = simulate_next(p, seg, phase, i);
     double end = device;
     for (int s = 0; s < PLAY_LANES; s++)
         if (p->stream[s] > end) end = p->stream[s];
@@ -183,56 +184,57 @@ static double larger(double x, double y)
     return x > y ? x : y;
 }
 
-double pace_seconds(const play_pace *p)
+double pace_seconds(const simulation_pace *p)
 {
     return larger(p->device + p->slowed, larger(p->host, (p->late + p->back) / 2));
 }
 
-play_pace pace_join(const play_pace *x, const play_pace *y)
+simulation_pace pace_join(const simulation_pace *x, const simulation_pace *y)
 {
-    return (play_pace){.device = larger(x->device + y->device, x->back + y->late),
-                       .late = larger(x->late + y->device, x->host + y->late),
-                       .host = larger(x->host + y->host, x->late + y->back),
-                       .back = larger(x->back + y->host, x->device + y->back),
-                       .slowed = x->slowed + y->slowed};
+    return (simulation_pace){.device = larger(x->device + y->device, x->back + y->late),
+                             .late = larger(x->late + y->device, x->host + y->late),
+                             .host = larger(x->host + y->host, x->late + y->back),
+                             .back = larger(x->back + y->host, x->device + y->back),
+                             .slowed = x->slowed + y->slowed};
 }
 
-/* In a long row of its like (I4): `out` is of one that has many before it. Slower products fit into
+/* In a long row of its like (I4): `out` is of one that has many before it. Slower GEMMs fit into
  * the gaps in which the device waits for its host. */
-static void play_in_row(play *p, const segment *seg, int phase)
+static void simulate_in_row(simulation *p, const segment *seg, int phase)
 {
     const watcher *watch = p->watch;
-    play_pace pace;
+    simulation_pace pace;
     p->watch = NULL;
-    pace.late = play_from(p, seg, phase, 0, LONG_AGO);
+    pace.late = simulate_from(p, seg, phase, 0, LONG_AGO);
     pace.host = p->host;
-    pace.device = play_from(p, seg, phase, LONG_AGO, 0);
+    pace.device = simulate_from(p, seg, phase, LONG_AGO, 0);
     pace.back = p->host;
     pace.slowed = share_of_messages(p);
     double hosts = larger(pace.host, (pace.late + pace.back) / 2), seconds = pace_seconds(&pace);
     p->watch = watch;
     if (hosts > pace.device)
-        play_from(p, seg, phase, hosts - pace.late, 0);
+        simulate_from(p, seg, phase, hosts - pace.late, 0);
     else if (watch)
-        play_from(p, seg, phase, pace.back - pace.device, 0);
+        simulate_from(p, seg, phase, pace.back - pace.device, 0);
     p->out->pace = pace;
     p->out->seconds = seconds;
     p->out->slowed = seconds - larger(hosts, pace.device);
 }
 
-void play_with(played *out, const cost_model *c, const segment *seg, int phase, play_as as)
+void simulate_with(simulated *out, const cost_model *c, const segment *seg, int phase,
+                   simulation_options as)
 {
-    static _Thread_local play p; /* large, and used again and again */
+    static _Thread_local simulation p; /* large, and used again and again */
     p.c = c;
     p.costs = as.costs;
     p.pace = as.launching;
     p.watch = as.watch;
     p.out = out;
-    if (as.launching && c->copies_beside) {
-        play_in_row(&p, seg, phase);
+    if (as.launching && c->copies_async) {
+        simulate_in_row(&p, seg, phase);
     } else { /* I6 */
-        double end = play_from(&p, seg, phase, 0, 0);
-        out->pace = (play_pace){end, LONG_AGO, LONG_AGO, LONG_AGO, share_of_messages(&p)};
+        double end = simulate_from(&p, seg, phase, 0, 0);
+        out->pace = (simulation_pace){end, LONG_AGO, LONG_AGO, LONG_AGO, share_of_messages(&p)};
         out->slowed = out->pace.slowed;
         out->seconds = end + out->slowed;
     }

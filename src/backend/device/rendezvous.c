@@ -1,5 +1,5 @@
-/* meeting.c - see meeting.h. */
-#include "backend/device/meeting.h"
+/* rendezvous.c - see meeting.h. */
+#include "backend/device/rendezvous.h"
 
 #include <stddef.h>
 #include <stdio.h>
@@ -10,7 +10,7 @@ typedef struct hall {
     device *d;
     const issue_hooks *h;
     const device_calls *calls;
-    meeting *m;
+    rendezvous *m;
     op_stream s;
     const op *o;
     const members *who;
@@ -55,13 +55,13 @@ static int64_t elements(const op *o)
 }
 
 /* NULL: nothing is sent. */
-static const void *sent_from(const meeting_op *at)
+static const void *sent_from(const rendezvous_op *at)
 {
     if (at->o->kind == OP_ALL_REDUCE) return at->out[OUT_MESSAGE_y];
     return at->o->kind == OP_RECV ? NULL : at->in[IN_MESSAGE_x];
 }
 
-int64_t meeting_sent(const op *o, const op_types *t, int64_t n)
+int64_t rendezvous_sent(const op *o, const op_types *t, int64_t n)
 {
     switch (o->kind) {
     case OP_REDUCE_SCATTER:
@@ -79,7 +79,7 @@ int64_t meeting_sent(const op *o, const op_types *t, int64_t n)
 static int64_t sent_now(const hall *x)
 {
     int64_t rows = 0;
-    if (x->o->kind != OP_EXCHANGE) return meeting_sent(x->o, NULL, x->n);
+    if (x->o->kind != OP_EXCHANGE) return rendezvous_sent(x->o, NULL, x->n);
     for (int64_t q = 0; q < x->n; q++) {
         int64_t end = (int64_t)x->m->table[q] + x->m->table[x->n + q];
         if (end > rows) rows = end;
@@ -87,7 +87,7 @@ static int64_t sent_now(const hall *x)
     return dtype_bytes(x->o->type, rows * x->o->dim[DIM_EXCHANGE_W]);
 }
 
-static void write_note(const hall *x, const meeting_op *at)
+static void write_note(const hall *x, const rendezvous_op *at)
 {
     const op *o = x->o;
     note *mine = &x->m->mine;
@@ -286,7 +286,7 @@ static void await_all(const hall *x, issue_point_kind p)
     }
 }
 
-static void begin(const hall *x, const meeting_op *at)
+static void begin(const hall *x, const rendezvous_op *at)
 {
     bool counts = x->o->kind == OP_EXCHANGE;
     if (x->n > PEERS_MAX) {
@@ -305,7 +305,7 @@ static bool is_marked(const hall *x)
     return x->staged || (x->n > 1 && x->calls->is_delayed(x->d->c));
 }
 
-static bool has_counts(const hall *x, const meeting_op *at)
+static bool has_counts(const hall *x, const rendezvous_op *at)
 {
     if (x->o->kind == OP_EXCHANGE && !x->h->passed(x->d, x->s)) return false;
     if (x->staged && sent_from(at)) x->h->stage(x->d, x->s, sent_from(at), sent_now(x));
@@ -314,7 +314,7 @@ static bool has_counts(const hall *x, const meeting_op *at)
     return true;
 }
 
-static bool reached(const hall *x, const meeting_op *at)
+static bool reached(const hall *x, const rendezvous_op *at)
 {
     if (is_marked(x) && !x->h->passed(x->d, x->s)) return false;
     write_note(x, at);
@@ -344,7 +344,7 @@ static bool is_moved(const hall *x)
     return true;
 }
 
-static void leave(const hall *x, const meeting_op *at)
+static void leave(const hall *x, const rendezvous_op *at)
 {
     await_all(x, POINT_DONE);
     x->m->state = MEETING_BEGINS;
@@ -352,7 +352,7 @@ static void leave(const hall *x, const meeting_op *at)
 }
 
 /* A group of one: what the member has for itself. */
-static void alone(const hall *x, const meeting_op *at)
+static void alone(const hall *x, const rendezvous_op *at)
 {
     if (is_pair(x->o)) fail(x, "this rank is alone in the group");
     memcpy(x->m->all, &x->m->mine, note_bytes(x->o, 1));
@@ -366,7 +366,7 @@ static void alone(const hall *x, const meeting_op *at)
 }
 
 /* Behind has_counts. */
-static void by_library(const hall *x, const meeting_op *at)
+static void by_library(const hall *x, const rendezvous_op *at)
 {
     x->calls->count(x->d->c, x->o, x->m->table);
     x->h->move_by(x->d, x->s, x->o, x->m->table, at->in, at->out);
@@ -374,8 +374,8 @@ static void by_library(const hall *x, const meeting_op *at)
     x->h->end(x->d, x->s, x->o, at->number);
 }
 
-bool meeting_step(device *d, const issue_hooks *h, const device_calls *calls, meeting *m,
-                  op_stream s, const meeting_op *at)
+bool rendezvous_step(device *d, const issue_hooks *h, const device_calls *calls, rendezvous *m,
+                     op_stream s, const rendezvous_op *at)
 {
     const members *who = calls->group(d->c, at->o->group);
     const hall x = {d, h, calls, m, s, at->o, who, who->n, who->n > 1 && h->staged(d)};

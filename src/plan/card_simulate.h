@@ -1,11 +1,11 @@
-/* card_play.h - lists played from below: no card of the same operations goes faster. */
+/* card_simulation.h - lists played from below: no card of the same operations goes faster. */
 #ifndef PLAN_CARD_PLAY_H
 #define PLAN_CARD_PLAY_H
 
 #include "plan/card_list.h"
 #include "plan/cards.h"
 
-/* Who launches, and what messages beside products take of the chip. */
+/* Who launches, and what messages beside GEMMs take of the chip. */
 typedef struct list_host {
     const unsigned *captured; /* [SCOPES] CAPTURED_ bits */
     const double *share;      /* [COST_KINDS] */
@@ -15,7 +15,7 @@ typedef struct list_host {
 
 /* A list without its host. Returns when its last stream is done; `inside`: when compute is, without
  * messages that could have started before (I3). */
-double list_play(event_list *l, bool step, bool inside);
+double list_simulation(event_list *l, bool step, bool inside);
 
 /* All launches under one scope of graphs, without the starts of graphs: those of a half need not be
  * those of the whole or of a pair. */
