@@ -40,7 +40,7 @@ static inline bool run_of_row(band_run *out, model_shape *shape, const csv *t, i
                       .name = known->preset,
                       .seq = recipe_int(&s->r, K_SEQ),
                       .n_gpus = csv_int(t, row, "n_gpus", 0),
-                      .precision = band_precision(&s->r),
+                      .precision = band_precision(&s->j),
                       .natural = published_is_natural(&p) || published_from(&p, "DSR"),
                       .tokens = published_tokens(&p, s)};
     bool counted = csv_int(t, row, "n_gpus", 0) > 0 && csv_int(t, row, "gbs", 0) > 0;
@@ -82,7 +82,7 @@ static inline void runs_named_as_priced(run_list *l, const judging *b)
                       .name = j->model,
                       .seq = recipe_int(&j->s->r, K_SEQ),
                       .n_gpus = recipe_int(&j->s->r, K_N_GPUS),
-                      .precision = band_precision(&j->s->r),
+                      .precision = band_precision(&j->s->j),
                       .natural = j->list == LIST_NATURAL,
                       .tokens = j->tokens};
         for (int k = 0; k < l->n; k++)

@@ -16,11 +16,11 @@ static int words_in(const char *s)
     return n;
 }
 
-/* Sizes that say where something is instead of how much there is. */
+/* Sizes that say where or in which form something is instead of how much there is. */
 static bool is_place(const char *word, size_t n)
 {
-    static const char *const places[] = {"WINDOW", "FIRST", "VFIRST", "QA",    "QB",   "KA",
-                                         "KB",     "STEP",  "TAG",    "PLACE", "SHIFT"};
+    static const char *const places[] = {"WINDOW", "FIRST", "VFIRST", "QA",    "QB",    "KA",
+                                         "KB",     "STEP",  "TAG",    "PLACE", "SHIFT", "FORM"};
     for (size_t i = 0; i < sizeof places / sizeof places[0]; i++)
         if (strlen(places[i]) == n && strncmp(places[i], word, n) == 0) return true;
     return false;
