@@ -111,6 +111,19 @@ static void print_nearest(const recipe *given, const setup *s, const export_row 
     fprintf(stderr, "    the nearest:    %s\n", price_text(&n->s, a));
 }
 
+/* In the export, and where the price is another, to who reads only the terminal, too. */
+static void print_followed(knob_id k, const setup *was, const setup *s, arena *a)
+{
+    const char *before = price_text(was, a), *after = price_text(s, a);
+    const bool same = strcmp(before, after) == 0;
+    const char *text = arena_text(a, "%s=%s instead of %s (%s): %s; %s%s%s", knobs[k].key,
+                                  value_text(a, s->r.knob[k].v), value_text(a, was->r.knob[k].v),
+                                  was->r.knob[k].why, s->r.knob[k].why, before,
+                                  same ? " with both" : " -> ", same ? "" : after);
+    printf("# %s\n", text);
+    if (!same) fprintf(stderr, "moefold show: %s\n", text);
+}
+
 /* ---- refusals */
 
 static int print_gaps(const setup *s, const export_row *to, arena *a)
@@ -149,6 +162,17 @@ static void print_notes(const recipe *r)
 static status export_to(const recipe *given, const setup *s, const export_row *to, arena *a,
                         error *err)
 {
+    const setup *was = s;
+    recipe *there = ARENA_NEW(a, recipe);
+    *there = *given;
+    const knob_id follows = export_follow(there, &s->r, to->system);
+    if (follows < K_COUNT) {
+        setup *made = ARENA_NEW(a, setup);
+        status st = setup_init(made, there, a, err);
+        if (st) return st;
+        given = there;
+        s = made;
+    }
     violations found;
     rules_check(&found, s, to->system != MOEFOLD, a);
     int n_gaps = to->system == MOEFOLD ? 0 : print_gaps(s, to, a);
@@ -162,6 +186,7 @@ static status export_to(const recipe *given, const setup *s, const export_row *t
     textbuf out = text_init(a);
     to->write(&s->r, &out);
     fputs(out.s, stdout);
+    if (follows < K_COUNT) print_followed(follows, was, s, a);
     print_notes(&s->r);
     return OK;
 }

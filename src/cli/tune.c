@@ -13,6 +13,7 @@
 #include "base/waiting.h"
 #include "cli/plan.h"
 #include "cli/runtime.h"
+#include "config/export.h"
 #include "train/checkpoint/lock.h"
 #include "train/executor/timing.h"
 
@@ -151,7 +152,8 @@ static status other_program(error *err)
                      other);
 }
 
-static status open_tuning(tune *t, const recipe *r, setup *s, arena *a, error *err)
+static status open_tuning(tune *t, const tune_words *w, const recipe *r, setup *s, arena *a,
+                          error *err)
 {
     t->a = a;
     status st = setup_init(s, r, a, err);
@@ -162,6 +164,7 @@ static status open_tuning(tune *t, const recipe *r, setup *s, arena *a, error *e
     *fixed = *r;
     recipe_set(fixed, K_N_GPUS, value_of_int(s->lay.world), "the job's");
     recipe_set(fixed, K_GBS, s->r.knob[K_GBS].v, "the job's");
+    if (w->next || w->tell) export_follow(fixed, &s->r, MEGATRON_LM); /* trials run there */
     t->start = fixed;
     t->hw = t->base;
     return tune_open(t, err);
@@ -186,7 +189,7 @@ static status work_on(tune *t, const tune_words *w, const recipe *r, limits l, e
     arena *a = r->a;
     setup *s = ARENA_NEW(a, setup);
     const char *why = NULL;
-    status st = open_tuning(t, r, s, a, err);
+    status st = open_tuning(t, w, r, s, a, err);
     if (st) return st;
     if (w->tell) return tune_take_log(t, w->tell, w->json, a, err);
     if (w->next) {

@@ -255,6 +255,7 @@ static void write_launch(writer *w)
         w->said[k] = true;
     }
     if (recipe_on(w->r, K_OFFLOAD)) text_add(w->out, "%s=1 ", EXPORT_OFFLOAD_VARIABLE);
+    if (export_wants_register(w->r)) text_add(w->out, "%s=0 ", EXPORT_REGISTER_VARIABLE);
     if (per_node < 1 || per_node > gpus) per_node = gpus;
     if (gpus > 0 && gpus % per_node) per_node = gcd64(gpus, per_node); /* nodes are alike there */
     text_add(w->out, "torchrun");

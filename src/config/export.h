@@ -28,6 +28,11 @@ enum { EXPORT_GAPS_MAX = 64 };
  * Returns how many, at most EXPORT_GAPS_MAX. */
 int export_gaps(const recipe *resolved, knob_system system, export_gap *out, arena *a);
 
+/* Some defaults of Megatron-Bridge are refused by Megatron-LM. Where nobody set such a knob, it gets
+ * what Megatron-LM takes: derived in `given`, of which a setup has to be made again, because memory
+ * is another. Returns the knob, or K_COUNT: nothing changed. What a person set is a gap. */
+knob_id export_follow(recipe *given, const recipe *resolved, knob_system system);
+
 /* Overrides of Megatron-Bridge, one a line, quoted for a shell where that is needed: those
  * whose value differs from our default or from that system's. recipe_override reads them back
  * (without the shell's quotes). A knob that has copies in several sections there is written to

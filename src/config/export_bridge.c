@@ -228,6 +228,7 @@ static void put_required(bridge_writer *w)
     if (recipe_on(r, K_FORCE_RANDOM) && !recipe_on(r, K_FORCE_BALANCE))
         put_line(w->out, knobs[K_FORCE_BALANCE].key, value_of_bool(true));
     if (recipe_on(r, K_OFFLOAD)) text_add(w->out, "++env_vars.%s=1\n", EXPORT_OFFLOAD_VARIABLE);
+    if (export_wants_register(r)) text_add(w->out, "++env_vars.%s=0\n", EXPORT_REGISTER_VARIABLE);
     if (!recipe_given(r, K_TOKENIZER)) {
         text_add(w->out, "tokenizer.tokenizer_type=NullTokenizer\n");
         put_line(w->out, "tokenizer.vocab_size", r->knob[K_VOCAB].v);

@@ -30,6 +30,20 @@ static void gaps_of_target(gap_list *g, const recipe *r)
 
 /* ---- Megatron-LM */
 
+static bool loss_is_refused(const recipe *r)
+{
+    return recipe_on(r, K_CE_FUSION) && recipe_is(r, K_CE_IMPL, "te");
+}
+
+knob_id export_follow(recipe *given, const recipe *resolved, knob_system system)
+{
+    bool open = resolved->knob[K_CE_IMPL].from == FROM_DEFAULT;
+    bool changes = system == MEGATRON_LM && open && loss_is_refused(resolved) &&
+                   recipe_fill(given, K_CE_IMPL, value_of_text("native"), FROM_DERIVED,
+                               "Megatron-LM refuses te since June 2026");
+    return changes ? K_CE_IMPL : K_COUNT;
+}
+
 /* Knobs without a flag, and why; where the nearest is not the default of Megatron-LM, that too. */
 static const struct {
     knob_id k;
@@ -108,6 +122,11 @@ static void gaps_of_flags(gap_list *g, const recipe *r)
                 "Megatron-LM starts it with the precision-aware optimizer alone; Megatron-Bridge "
                 "does without",
                 "optimizer.use_precision_aware_optimizer=true");
+    bool by_rule = recipe_is_lm(r) && target_of(r) == TARGET_MEGATRON; /* te-loss-is-refused */
+    if (loss_is_refused(r) && !by_rule)
+        add_gap(g, K_CE_IMPL,
+                "since June 2026 it refuses Transformer Engine's fused cross entropy as unstable",
+                "model.cross_entropy_fusion_impl=native");
     if (export_lm_says(r, unsaid, g->a)) return;
     for (int k = 0; k < K_COUNT; k++)
         if (unsaid[k] && !is_housekeeping((knob_id)k)) gap_of_flag(g, r, (knob_id)k);

@@ -73,6 +73,13 @@ value export_value(const recipe *r, knob_id k, arena *a)
     return (value){.kind = V_LIST, .list = {both, 2}};
 }
 
+bool export_wants_register(const recipe *r)
+{
+    const char *conf = recipe_word(r, K_ALLOC_CONF);
+    return recipe_is(r, K_GRAPHS, "transformer_engine") && conf &&
+           text_contains(conf, "expandable_segments:true");
+}
+
 static bool is_plain(const char *word)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"

@@ -10,6 +10,11 @@ enum { EXPORT_ITERS = 100 };
 /* Transformer Engine from 2.10 on offloads weights, too, unless this is 1: Megatron stops. */
 #define EXPORT_OFFLOAD_VARIABLE "NVTE_CPU_OFFLOAD_V1"
 
+/* Unless this is 0, Megatron stops where Transformer Engine captures graphs beside expandable
+ * segments: NCCL would register addresses that move. */
+#define EXPORT_REGISTER_VARIABLE "NCCL_GRAPH_REGISTER"
+bool export_wants_register(const recipe *r);
+
 /* Does the knob say anything in this recipe? MLA's ranks say nothing without MLA. What a user
  * set always counts: it is for the other system to complain. */
 bool export_matters(const recipe *r, knob_id k);

@@ -16,6 +16,9 @@ import warnings
 
 TE_VERSION = "2.14.0"
 CAPABILITY = {"hopper": (9, 0), "blackwell": (10, 0)}
+# Each command starts with its own environment alone: not with that of the command before it, nor with these of the caller.
+OWN = ("CUDA_DEVICE_MAX_CONNECTIONS", "NCCL_GRAPH_REGISTER", "NVTE_CPU_OFFLOAD_V1", "PYTORCH_CUDA_ALLOC_CONF")
+INHERITED = {name: value for name, value in os.environ.items() if name not in OWN}
 
 
 def read_command(path):
@@ -60,8 +63,8 @@ def start(path):
     from megatron.training.arguments import core_transformer_config_from_args, parse_args, validate_args
 
     environment, processes, words = read_command(path)
-    os.environ.pop("CUDA_DEVICE_MAX_CONNECTIONS", None)
-    os.environ.update(environment, WORLD_SIZE=str(processes), RANK="0", LOCAL_RANK="0")
+    os.environ.clear()
+    os.environ.update(INHERITED | environment, WORLD_SIZE=str(processes), RANK="0", LOCAL_RANK="0")
     sys.argv = ["pretrain_gpt.py"] + words
     args = parse_args()
     validate_args(args, {"tokenizer_type": "GPT2BPETokenizer"})  # as pretrain_gpt.py calls it

@@ -44,7 +44,7 @@ expect and_refused_for_megatron_lm 1 'nearest recipe that can be written: optimi
 for flag in '--tokenizer-type NullTokenizer' '--vocab-size' '--train-iters' '--eval-interval' '--lr ' '--mock-data'; do
     check "export_has_${flag// /_}" grep -qe "$flag" "$work/args.txt"
 done
-check export_is_a_command grep -q '^PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True torchrun --nnodes 2 --nproc-per-node 8 pretrain_gpt.py' "$work/args.txt"
+check export_is_a_command grep -q '^PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True NCCL_GRAPH_REGISTER=0 torchrun --nnodes 2 --nproc-per-node 8 pretrain_gpt.py' "$work/args.txt"
 expect one_queue_with_context_parallel 0 '^PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True CUDA_DEVICE_MAX_CONNECTIONS=1 torchrun' \
     "$moefold" show recipes/dsv3-128k-h100.yaml --as megatron-lm
 expect tokenizer_is_kept 0 'tokenizer-type HuggingFaceTokenizer' \
@@ -52,11 +52,42 @@ expect tokenizer_is_kept 0 'tokenizer-type HuggingFaceTokenizer' \
 expect lost_flags_are_named 0 'not written: .*--transformer-impl' \
     "$moefold" show --from-megatron tests/data/megatron/deepseek_v3.txt --as megatron-bridge
 
-# ---- an export means the recipe: what it sets, its memory and its step time, read back
+# ---- what Megatron-LM's arguments refuse since June 2026 is in no export
+taken() { # FILE
+    ! grep -qe '--cross-entropy-fusion-impl te' "$1" &&
+        { ! grep -q 'expandable_segments:True' "$1" || ! grep -qe '--cuda-graph-impl transformer_engine' "$1" ||
+            grep -q '^[^#]*NCCL_GRAPH_REGISTER=0 ' "$1"; }
+}
+for preset in $("$moefold" show --presets); do
+    "$moefold" show "$preset" env_vars.PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True model.cuda_graph_impl=transformer_engine \
+        --as megatron-lm >"$work/args.txt" 2>/dev/null && check "${preset}_with_graphs_is_taken" taken "$work/args.txt"
+done
+for list in tests/data/megatron/*.txt; do
+    "$moefold" show --from-megatron "$list" --as megatron-lm >"$work/args.txt" 2>/dev/null &&
+        check "$(basename "$list" .txt)_is_taken" taken "$work/args.txt"
+done
+expect graphs_are_not_registered_in_bridge_either 0 '^\+\+env_vars.NCCL_GRAPH_REGISTER=0$' \
+    "$moefold" show recipes/qwen3-30b-4k-h100.yaml --as megatron-bridge
+without other_graphs_may_be 'NCCL_GRAPH_REGISTER' "$moefold" show recipes/dsv3-128k-h100.yaml --as megatron-lm
+expect a_default_follows_the_system 0 '^# model.cross_entropy_fusion_impl=native instead of te \(default\): .* GiB -> ' \
+    "$moefold" show recipes/qwen3-30b-4k-h100.yaml --as megatron-lm
+without and_stays_in_bridge 'cross_entropy_fusion_impl=native' "$moefold" show recipes/qwen3-30b-4k-h100.yaml --as megatron-bridge
+for recipe in recipes/qwen3-30b-4k-h100.yaml tests/data/megatron/qwen3_30b_a3b.txt; do
+    expect "te_of_a_person_is_refused_for_$(basename "$recipe")" 1 \
+        'nearest recipe that can be written: model.cross_entropy_fusion_impl=native$' "$moefold" show "$recipe" \
+        model.cross_entropy_loss_fusion=true model.cross_entropy_fusion_impl=te --as megatron-lm
+done
+expect te_in_megatron_lm_breaks_a_rule 1 'te-loss-is-refused' "$moefold" check tests/data/megatron/qwen3_30b_a3b.txt \
+    model.cross_entropy_loss_fusion=true model.cross_entropy_fusion_impl=te
+
+# ---- an export means the recipe: what it sets, its memory and its step time, read back; but for the cross entropy, which
+# is Megatron-LM's own there
+native=model.cross_entropy_fusion_impl=native
 for recipe in recipes/*.yaml; do
     "$moefold" show "$recipe" --as megatron-lm >"$work/args.txt" 2>/dev/null
-    "$moefold" show "$recipe" --json >"$work/a.json"
-    "$moefold" price "$recipe" --json >"$work/ap.json" 2>/dev/null
+    "$moefold" show "$recipe" $native --json >"$work/a.json"
+    "$moefold" price "$recipe" $native --json >"$work/ap.json" 2>/dev/null
+    check "$(basename "$recipe" .yaml)_is_taken" taken "$work/args.txt"
     mapfile -t beside < <(python3 -c 'import json, sys
 knobs = json.load(open(sys.argv[1]))["knobs"]
 for k in ("cluster.gpu", "cluster.nvlink_domain", "moefold.stack"):

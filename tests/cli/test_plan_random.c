@@ -267,8 +267,10 @@ static void try_return(const drawn_job *j, const recipe *winner, const setup *s,
         k < K_COUNT ? knobs[k].key : "");
 }
 
-/* It can be told to both systems, and what is told to Megatron-LM costs the same. */
-static void try_leave(const drawn_job *j, const setup *s, const plan_answer *p, arena *a)
+/* It can be told to both systems, and what is told to Megatron-LM costs the same and has nothing
+ * that its own argument check refuses. */
+static void try_leave(const drawn_job *j, const recipe *winner, const setup *s,
+                      const plan_answer *p, arena *a)
 {
     static const struct {
         const char *name;
@@ -279,19 +281,29 @@ static void try_leave(const drawn_job *j, const setup *s, const plan_answer *p, 
     const char *said = command_of(j, NULL, a);
     rules_check(&v, s, true, a);
     see(LEAVES, !v.n_errors, "%s: %s", said, v.n_errors ? v.list[0].message : "");
+    recipe *follows = ARENA_NEW(a, recipe);
+    setup *there = ARENA_NEW(a, setup);
+    *follows = *winner;
+    export_follow(follows, &s->r, MEGATRON_LM);
+    assert_int_equal(setup_init(there, follows, a, &err), OK);
     for (int i = 0; i < 2; i++) {
         export_gap gaps[EXPORT_GAPS_MAX];
-        int n = export_gaps(&s->r, to[i].system, gaps, a);
+        const recipe *told = to[i].system == MEGATRON_LM ? &there->r : &s->r;
+        int n = export_gaps(told, to[i].system, gaps, a);
         if (n && gaps[0].knob == K_QK_NORM_WHOLE) return; /* no layout of the model goes there */
         see(LEAVES, !n, "%s --out FILE; moefold show FILE --as %s: %s: %s", said, to[i].name,
             n ? knobs[gaps[0].knob].key : "", n ? gaps[0].why : "");
         if (n) return;
     }
     textbuf t = text_init(a);
-    export_megatron_lm(&s->r, &t);
+    export_megatron_lm(&there->r, &t);
+    bool moves = strstr(t.s, "expandable_segments:True") &&
+                 strstr(t.s, "--cuda-graph-impl transformer_engine");
+    see(LEAVES, !moves || strstr(t.s, "NCCL_GRAPH_REGISTER=0 "), "%s: graphs are registered", said);
+    see(LEAVES, !strstr(t.s, "--cross-entropy-fusion-impl te"), "%s: refused cross entropy", said);
     setup *back = read_back(&t, p, a, &err);
     price *x = ARENA_NEW(a, price), *y = ARENA_NEW(a, price);
-    price_setup(x, s, p->hw, &p->prices, a);
+    price_setup(x, there, p->hw, &p->prices, a);
     if (back) price_setup(y, back, p->hw, &p->prices, a);
     see(LEAVES, back && x->step_s == y->step_s && x->peak_bytes == y->peak_bytes,
         "%s: %.9f s, %lld bytes; from Megatron-LM's list %.9f s, %lld bytes %s", said, x->step_s,
@@ -362,7 +374,7 @@ static void try_job(const drawn_job *j, int pins, bool changes)
         search_recipe(row, r, p->given, &fastest_of(r)->c);
         assert_int_equal(setup_init(s, winner, a, &err), OK);
         try_return(j, winner, s, p, a);
-        try_leave(j, s, p, a);
+        try_leave(j, winner, s, p, a);
         if (changes) try_changes(j, row, p, a);
     }
     for (int i = 0; i < r->n_breaks; i++)

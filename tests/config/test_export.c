@@ -488,6 +488,7 @@ static void assert_gap(const char *override, knob_system system, const char *ins
     export_gap gaps[EXPORT_GAPS_MAX];
     resolve(&r, qwen);
     set(&r, "model.vocab_size=1000");
+    set(&r, "model.cross_entropy_fusion_impl=native");
     set(&r, override);
     int n = export_gaps(&r, system, gaps, memory);
     for (int i = 0; i < n; i++)
@@ -509,6 +510,7 @@ static void what_has_no_flag_is_a_gap(void **state)
         {"model.activation_func_fp8_input_store=true",
          "model.activation_func_fp8_input_store=false"},
         {"dataset.random_seed=7", "dataset.random_seed=null"},
+        {"model.cross_entropy_fusion_impl=te", "model.cross_entropy_fusion_impl=native"},
         {"moefold.attention_bias=true", "moefold.attention_bias=false model.add_qkv_bias=true"},
         {"model.seq_len_interpolation_factor=3.5", "model.seq_len_interpolation_factor=4.0"},
         {"model.seq_len_interpolation_factor=4.0", NULL},
