@@ -121,7 +121,9 @@ static void print_followed(knob_id k, const setup *was, const setup *s, arena *a
                                   was->r.knob[k].why, s->r.knob[k].why, before,
                                   same ? " with both" : " -> ", same ? "" : after);
     printf("# %s\n", text);
-    if (!same) fprintf(stderr, "moefold show: %s\n", text);
+    if (!same)
+        fprintf(stderr, "moefold show: %s; give %s=%s to plan, too, to search with it\n", text,
+                knobs[k].key, value_text(a, s->r.knob[k].v));
 }
 
 /* ---- refusals */

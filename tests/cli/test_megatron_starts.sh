@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What is exported starts in Megatron as it is: Megatron-LM's own parser, validation, configuration and tokenizer take every
-# export of our recipes, presets and lists. Needs a checkout (MEGATRON_LM) and a Python with torch (MEGATRON_PYTHON, python3
-# unless set); without them it is left out and says so. From the repository's root.
+# export of our recipes, presets and lists, and of winners of plans. Needs a checkout (MEGATRON_LM) and a Python with torch
+# (MEGATRON_PYTHON, python3 unless set); without them it is left out and says so. From the repository's root.
 . tests/cli/saying.sh
 
 python=${MEGATRON_PYTHON:-python3}
@@ -30,6 +30,16 @@ for file in "$MEGATRON_LM"/tests/functional_tests/test_cases/{moe,mixtral}/*/mod
     grep -qE '^MODE: *(inference|rl)' "$file" && continue
     write "case_$(basename "$(dirname "$file")" | tr -d _)" --from-megatron "$file"
 done
+winner() { # MODEL GPUS SEQUENCE BATCH WORDS...
+    local name=$1-${2,,}
+    "$moefold" plan "$1" --gpus "$2" --seq "$3" --gbs "$4" "${@:5}" --seconds 60 --out "$work/$name.yaml" \
+        >"$work/out" 2>"$work/err" || bad "planned_$name" "$(tail -1 "$work/err")" || return
+    write "winner_$name" "$work/$name.yaml"
+}
+winner qwen3-30b-a3b 16xH100 4K 1024 --pin model.cuda_graph_impl=transformer_engine
+winner deepseek-v3 256xGB200 4K 2048 --pin model.cuda_graph_impl=transformer_engine
+winner deepseek-v3 256xH100 4K 2048
+winner qwen3-235b-a22b 256xB200 4K 512
 for gpu in hopper blackwell; do
     "$python" tests/cli/megatron_starts.py --gpu $gpu "$work/$gpu"/*.txt >"$work/said" 2>"$work/err"
     grep -E '^(not )?ok ' "$work/said" | sed "s|$work/||" || bad "starts_$gpu" "$(tail -3 "$work/err")"
