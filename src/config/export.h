@@ -28,9 +28,10 @@ enum { EXPORT_GAPS_MAX = 64 };
  * Returns how many, at most EXPORT_GAPS_MAX. */
 int export_gaps(const recipe *resolved, knob_system system, export_gap *out, arena *a);
 
-/* Some defaults of Megatron-Bridge are refused by Megatron-LM. Where nobody set such a knob, it gets
- * what Megatron-LM takes: derived in `given`, of which a setup has to be made again, because memory
- * is another. Returns the knob, or K_COUNT: nothing changed. What a person set is a gap. */
+/* Megatron-LM refuses a default of Megatron-Bridge (the cross entropy of Transformer Engine). Where
+ * nobody set that knob, `given` gets what Megatron-LM takes, as derived; a setup has to be made of
+ * it again, because memory is another. Returns the knob, or K_COUNT: nothing changed. What a person
+ * set is a gap. */
 knob_id export_follow(recipe *given, const recipe *resolved, knob_system system);
 
 /* Overrides of Megatron-Bridge, one a line, quoted for a shell where that is needed: those
