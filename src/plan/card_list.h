@@ -13,7 +13,7 @@ typedef struct event {
     op_cost cost[2]; /* under parts of graphs or none, and in a graph of the whole iteration */
     int lane;
     bool message;
-    bool passed;       /* takes no time and nobody waits for it (play.c) */
+    bool passed;       /* takes no time and nobody waits for it (simulate.c) */
     bool needs_counts; /* the host launches it once it has read the counts that were made for it */
     bool back;         /* of a backward: its graph takes other time to start */
     bool early;        /* needs no operation of the compute stream (I3) */

@@ -2,7 +2,7 @@
  *
  * I1  Streams run in order, so a list in which something waits longer never ends sooner. Memory
  *     that buffers share only adds waits: played with every buffer at a place of its own, a list
- *     ends no later than the card's. The host is one more stream, and play.c's four numbers are
+ *     ends no later than the card's. The host is one more stream, and simulate.c's four numbers are
  *     such ends: each is below the card's, and so is what two lists join to.
  * I2  A list takes its end, and of each kind of messages that were hidden the share that they take
  *     of the chip. What the compute stream lost is at least what was exposed, so it takes no less
@@ -12,7 +12,7 @@
  *     none of them first may have started before; the others are waited for where they stand. */
 #include "plan/card_simulate.h"
 
-static const double LONG_AGO = -1e6; /* as in play.c */
+static const double LONG_AGO = -1e6; /* as in simulate.c */
 
 static double larger(double x, double y)
 {

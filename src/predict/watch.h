@@ -1,6 +1,6 @@
 /* watch.h - the interface by which a simulated step reports each operation, for the timeline.
  *
- * A price is a sum; a timeline needs its terms. The players (play.c, stages.c) tell a watcher of
+ * A price is a sum; a timeline needs its terms. The players (simulate.c, stages.c) tell a watcher of
  * every list, operation and wait in the order in which they play them, with times from the start of
  * the step. Without a watcher they compute the same sums and report nothing.
  *

@@ -70,7 +70,7 @@ template <int KIND, int OUT, int SCALE, bool WIDE_A> struct launch {
     static bool cluster(unsigned which)
     {
         static std::vector<char> stacks((size_t)FIBERS * STACK);
-        meetings.clear();
+        rendezvous_list.clear();
         barriers.clear();
         for (int t = 0; t < FIBERS; t++) {
             getcontext(&fibers[t]);

@@ -4,9 +4,9 @@ set -u
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cxx=$(command -v "${CXX:-g++}" || command -v clang++) || { echo "no C++ compiler: skipped"; exit 0; }
-mkdir -p "$work/kernels/cuda"
-touch "$work/cuda_fp8.h" "$work/cuda_bf16.h" "$work/kernels/cuda/copies.cuh" # the test has what is needed of them
-cat >"$work/kernels/cuda/device.cuh" <<'END'
+mkdir -p "$work/backend/cuda/kernels"
+touch "$work/cuda_fp8.h" "$work/cuda_bf16.h" "$work/backend/cuda/kernels/copies.cuh" # the test has what is needed of them
+cat >"$work/backend/cuda/kernels/device.cuh" <<'END'
 #pragma once
 #include "backend/cuda/kernels/cuda_rows.h"
 enum { WARP = 32, BLOCK = 256, WARPS = BLOCK / WARP };

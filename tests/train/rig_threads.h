@@ -1,5 +1,5 @@
 /* rig_threads.h - ranks of a layout as threads, for tests that look inside them. To be included
- * behind run/layout_rig.c. */
+ * behind layout_rig.c. */
 #ifndef TESTS_TRAIN_RIG_THREADS_H
 #define TESTS_TRAIN_RIG_THREADS_H
 

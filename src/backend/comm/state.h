@@ -131,7 +131,7 @@ status comm_seconds(const char *variable, const char *key, double otherwise, dou
 /* That of messages: MOEFOLD_TIMEOUT_SECONDS. */
 status comm_timeout(double otherwise, double *seconds, error *err);
 
-/* Creates a communicator around a backend's state; board.c, mpi.c. */
+/* Creates a communicator around a backend's state; shm.c, mpi.c. */
 comm *comm_make(const backend *b, void *state, int64_t rank, int64_t size);
 
 #endif

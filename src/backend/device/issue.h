@@ -12,7 +12,7 @@
  *     that stood in a queue would else wait for the later one, and what runs beside would be hidden
  *     behind it. (Where the device has no more events it does wait for more, which I1 allows.)
  * I3  Queues move in every call here, and whoever waits for one moves all of them.
- * I4  A message is at the head of its queue while its members meet (meeting.h).
+ * I4  A message is at the head of its queue while its members meet (rendezvous.h).
  *
  * The program and the CUDA object have copies of this code; comm is called through a table. */
 #ifndef BACKEND_DEVICE_ISSUE_H
@@ -67,7 +67,7 @@ typedef struct issue_sum {
  *
  * Each group has points of its own in a stream. A member that has met the others for the second
  * time goes on; they may come to the wait for its DONE much later, when it has had messages of
- * other groups in this stream, but always before the next one of theirs (meeting.c). So nobody
+ * other groups in this stream, but always before the next one of theirs (rendezvous.c). So nobody
  * records a point while another rank may still call a wait for the record before. Between processes
  * that must not be: CUDA says nothing of an event that one process records while another puts a
  * wait for it. */

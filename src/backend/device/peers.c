@@ -1,6 +1,6 @@
 /* peers.c - a CPU whose ranks, threads of one process, move their messages by themselves.
  *
- * For tests: queues and meetings are those of a GPU (issue.h, meeting.h). What is issued is done
+ * For tests: queues and meetings are those of a GPU (issue.h, rendezvous.h). What is issued is done
  * when the call returns, so a point in a stream has passed when it is there; with "peers:us=200"
  * every operation takes so many microseconds, and streams are behind the host as on a GPU
  * (paced.h). With "peers:late=7" streams are threads that run what they are given some time later,

@@ -1,4 +1,4 @@
-/* rendezvous.c - see meeting.h. */
+/* rendezvous.c - see rendezvous.h. */
 #include "backend/device/rendezvous.h"
 
 #include <stddef.h>

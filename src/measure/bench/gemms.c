@@ -1,4 +1,4 @@
-/* GEMMs.c - GEMMs and attention as the microbenchmark takes them. */
+/* gemms.c - GEMMs and attention as the microbenchmark takes them. */
 #include <string.h>
 
 #include "measure/bench/microbench.h"

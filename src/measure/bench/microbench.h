@@ -109,7 +109,7 @@ microbench_load microbench_load_now(const microbench *j);
 /* Adds operations up: FLOPs over seconds of all. */
 double microbench_flops(microbench *j, timed_op *list, int n);
 
-/* GEMMs.c: GEMMs and attention. */
+/* gemms.c: GEMMs and attention. */
 timed_op gemm_op(op_kind kind, int64_t m, int64_t n, int64_t k);
 timed_op grouped_op(const microbench *j, op_kind kind, int64_t rows, int64_t n, int64_t k);
 timed_op narrow_op(op_kind kind, int64_t m, int64_t n, int64_t k);

@@ -1,4 +1,4 @@
-/* simulate.h - ranks that are played; shared by play.c and deadlock.c. */
+/* simulate.h - ranks that are played; shared by simulate.c and deadlock.c. */
 #ifndef PREDICT_AUDIT_PLAY_H
 #define PREDICT_AUDIT_PLAY_H
 

@@ -47,7 +47,7 @@ void match_all(audit_state *t);
 
 int lane_opposite(const audit_state *t, int lane); /* -1: nobody has it */
 
-/* play.c: does anybody wait for ever? */
+/* simulate.c: does anybody wait for ever? */
 void simulate_all(audit_state *t);
 
 /* traffic.c: bytes over links. */

@@ -1,4 +1,4 @@
-/* GEMMs.c - reports which cuBLASLt algorithms the GEMMs of a run use, and who chose them.
+/* gemms.c - reports which cuBLASLt algorithms the GEMMs of a run use, and who chose them.
  *
  * A resumed run must use the algorithms that it had before. A new run uses those that `bench` tuned
  * on this machine, if any. Either is reported before the first step, with the number of GEMMs whose

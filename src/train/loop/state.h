@@ -212,7 +212,7 @@ status trainer_outside_arena_last(trainer *t, error *err);
 void trainer_host_note(trainer *t, double seconds);
 status trainer_host_line(trainer *t, error *err);
 
-/* GEMMs.c: algorithms that a library chose for GEMMs; before the first step. */
+/* gemms.c: algorithms that a library chose for GEMMs; before the first step. */
 status trainer_gemms(trainer *t, error *err);
 
 /* predict.c: predicted beside measured. The first and the last are collective. */

@@ -140,7 +140,7 @@ INLINE VEC NAME(exp2)(VEC x)
     return NAME(exp2_parts)(x - (n - magic), (BITS)n);
 }
 
-/* The GEMM with log2(e) is kept to more than a float's digits: e^-40 is as exact as e^-1. */
+/* The product with log2(e) is kept to more than a float's digits: e^-40 is as exact as e^-1. */
 INLINE VEC NAME(exp_vec)(VEC x)
 {
     const VEC magic = NAME(splat)(12582912.0f), log2_e = NAME(splat)(1.44269502f);

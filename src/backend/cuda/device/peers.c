@@ -1,7 +1,7 @@
 /* peers.c - messages between ranks, on streams: points, addresses, copies and sums.
  *
  * I1  A rank waits for a point of another that the other's host has recorded already, and does not
- *     record again before (issue.h, meeting.c). Events between processes are made for that. */
+ *     record again before (issue.h, rendezvous.c). Events between processes are made for that. */
 #include <stdlib.h>
 
 #include "backend/cuda/device/gpu.h"
