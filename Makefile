@@ -81,7 +81,7 @@ SUB = --no-print-directory $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
 
 .DELETE_ON_ERROR:
 .PHONY: all run test test-layouts test-all lint asan tsan fuzz bench install help deps clean accuracy directions
-.PHONY: bench-cuda screens guard-record torture cuda cuda-backend cuda-blackwell blackwell-backend
+.PHONY: bench-cuda screens guard-record oracle torture cuda cuda-backend cuda-blackwell blackwell-backend
 .PHONY: FORCE check-deps cpu-program test-programs fuzz-programs bench-programs fuzz-objects cuda-programs
 
 # ---- what people call ----------------------------------------------------------------------------
@@ -96,7 +96,7 @@ run: ## Install what is missing, build, and show the main job
 
 test: ## Install what is missing, build, run all tests and a short fuzz run
 	@CC='$(CC)' tools/deps build test
-	@$(MAKE) $(SUB) -k all test-programs $$(tools/fuzz probe && echo fuzz-programs) || \
+	@$(MAKE) $(SUB) -k all test-programs build/bench/accuracy $$(tools/fuzz probe && echo fuzz-programs) || \
 	    { $(MAKE) $(SUB) all || exit 1; broken=--broken; }; \
 	OMP_WAIT_POLICY=passive MOEFOLD=./moefold tools/test $$broken $(TESTS) $(SCRIPTS) -- $(FUZZERS)
 
@@ -182,10 +182,22 @@ cuda: ## Build the GPU's kernels and their test where nvcc is found
 screens: all ## Rewrite tests/screens: what commands print, numbers masked
 	@MOEFOLD=./moefold bash tests/screens/screens.sh --write
 
-guard-record: all ## Rewrite tests/guard: states after five steps, prices (only where they are meant to change)
+guard-record: all ## Rewrite tests/guard: states, prices, plans, checks (only where they are meant to change)
 	@$(MAKE) $(SUB) build/tests/guard/test_guard_state
 	@build/tests/guard/test_guard_state --record
 	@MOEFOLD=./moefold bash tests/guard/test_guard_price.sh --record
+	@$(MAKE) $(SUB) build/bench/accuracy
+	@MOEFOLD=./moefold bash tests/guard/test_frozen.sh --record
+
+# The last commit before the source was rebuilt. A clone without it has the stored results.
+ORACLE := cd87d9a1
+oracle: ## Build build/oracle/moefold, the program whose answers tests/guard has recorded
+	@git cat-file -e $(ORACLE) 2>/dev/null || { \
+	    echo "oracle: commit $(ORACLE) is not in this clone; tests/guard has its answers"; exit 1; }
+	@mkdir -p build/oracle/source
+	@git archive $(ORACLE) | tar x -C build/oracle/source
+	@$(MAKE) $(SUB) -C build/oracle/source cpu-program
+	@ln -sf source/moefold build/oracle/moefold
 
 accuracy: all ## Write docs/ACCURACY.md: our prices beside published speeds
 	@tools/accuracy

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """guard_price.py (tools/guard-price) - what price, check and plan say, kept so that a difference can be named.
 
-  guard-price write FOLDER   runs $MOEFOLD (./moefold) over recipes/ and tests/guard/jobs.txt, a JSON file an answer
+  guard-price write FOLDER [JOBS]   runs $MOEFOLD (./moefold) over recipes/ and tests/guard/jobs.txt, or over JOBS, a
+                             JSON file an answer
   guard-price lines FOLDER   one line an answer: a checksum and its leading figures (tests/guard/price.txt)
+  guard-price rows FOLDER    every column: a line a row of a plan, a verdict with its repairs, a checksum of the rest
   guard-price diff A B       two such folders, key by key; exit code 1 where they differ
 
 Numbers count to nine digits: the last bits of exp and pow are not the same on every machine. Sentences are left out.
@@ -24,29 +26,31 @@ LEFT_OUT = ("changes", "evidence", "why.", "warnings", "violations", "fix.", "no
             "layout.groups.")
 
 
+def listed(file):
+    for line in file.read_text().splitlines():
+        if line.strip() and not line.startswith("#"):
+            name, words = (part.strip() for part in line.split("|", 1))
+            yield words.split()[0], name, words.split()
+
+
 def jobs():
     for recipe in sorted(Path("recipes").glob("*.yaml")):
         for command in ("price", "check"):
             yield command, recipe.stem, [command, str(recipe)]
-    for line in Path("tests/guard/jobs.txt").read_text().splitlines():
-        if not line.strip() or line.startswith("#"):
-            continue
-        name, words = (part.strip() for part in line.split("|", 1))
-        words = words.split()
-        yield words[0], name, words
-        if words[0] == "price":
+    for command, name, words in listed(Path("tests/guard/jobs.txt")):
+        yield command, name, words
+        if command == "price":
             yield "check", name, ["check"] + words[1:]
 
 
-def write(folder):
+def write(folder, file=None):
     folder.mkdir(parents=True, exist_ok=True)
     program = os.environ.get("MOEFOLD", "./moefold")
-    for command, name, words in jobs():
+    for command, name, words in listed(file) if file else jobs():
         ran = subprocess.run([program] + words + ["--json"], capture_output=True, text=True)
-        if not ran.stdout:
-            sys.exit(f"{' '.join(words)}: exit code {ran.returncode}: {ran.stderr.strip()}")
+        refused = {"refused": ran.returncode, "says": ran.stderr.strip()}
         file = command + " " + name.replace("/", "-") + ".json"
-        (folder / file).write_text(json.dumps(json.loads(ran.stdout), indent=1) + "\n")
+        (folder / file).write_text(json.dumps(json.loads(ran.stdout or json.dumps(refused)), indent=1) + "\n")
 
 
 def flat(value, key=""):
@@ -71,6 +75,40 @@ def lines(folder):
         text = "".join(f"{k}={v}\n" for k, v in sorted(keys.items()))
         figures = " ".join(f"{k.removeprefix('best.0.')}={keys[k]}" for k in FIGURES[name.split()[0]] if k in keys)
         print(f"{name}: {hashlib.sha256(text.encode()).hexdigest()[:16]} {figures}")
+
+
+def short(value):
+    """One word: numbers to nine digits, of lists and objects the items."""
+    if isinstance(value, (dict, list)):
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        return "(" + ",".join((f"{k}=" if isinstance(value, dict) else "") + short(v) for k, v in items) + ")"
+    return f"{value:.9g}" if isinstance(value, float) else value if isinstance(value, str) else json.dumps(value)
+
+
+def verdict(answer):
+    """A check's; repairs of what does not fit are left out: how far they are searched, the clock decides."""
+    yield " ".join(f"{k}={short(answer.get(k))}" for k in ("ok", "fits", "peak_bytes", "fullest_rank"))
+    for broken in answer["violations"]:
+        words = [" ".join(edits) for edits in [broken["repair"], *broken["alternatives"]] if edits]
+        yield f"{broken['severity']} {broken['rule']}" + (": " + "; or ".join(words) if words else "")
+    if answer["fits"] and answer["fix"]:
+        yield "fix: " + " ".join(answer["fix"])
+
+
+def rows(folder):
+    for file in sorted(folder.glob("*.json")):
+        answer = json.loads(file.read_text())
+        print(file.stem)
+        if "refused" in answer:
+            print(f"  exit code {answer['refused']}: {answer['says']}")
+        elif file.stem.startswith("plan "):
+            found = [" ".join(f"{k}={short(v)}" for k, v in row.items()) for row in answer["best"]]
+            print("\n".join("  " + row for row in found))
+        elif file.stem.startswith("check "):
+            print("\n".join("  " + line for line in verdict(answer)))
+        else:
+            text = "".join(f"{k}={v}\n" for k, v in sorted(flat(answer).items()))
+            print(f"  {len(text.splitlines())} figures, {hashlib.sha256(text.encode()).hexdigest()[:16]}")
 
 
 def change(was, now):
@@ -103,8 +141,10 @@ def diff(one, other):
 
 def main(words):
     folders = [Path(w) for w in words[1:]]
-    if words[:1] == ["write"] and len(folders) == 1:
-        return write(folders[0])
+    if words[:1] == ["write"] and len(folders) in (1, 2):
+        return write(*folders)
+    if words[:1] == ["rows"] and len(folders) == 1:
+        return rows(folders[0])
     if words[:1] == ["lines"] and len(folders) == 1:
         return lines(folders[0])
     if words[:1] == ["diff"] and len(folders) == 2:
