@@ -138,7 +138,7 @@ static const char *ladder_text(const setup *s, const recipe *given, int64_t room
     error ignored;
     if (hardware_read(hw, recipe_word(&s->r, K_GPU), a, &ignored)) return "";
     price_setup(now, s, hw, NULL, a);
-    ladder_job asked = {given, &s->r, now, hw, NULL, clock_seconds() + SECONDS};
+    ladder_job asked = {given, &s->j, now, hw, NULL, clock_seconds() + SECONDS};
     int n = report_ladder(rungs, &asked, a), fits = -1;
     const int64_t outside = now->peak_bytes - now->arena_bytes;
     textbuf t = text_init(a);

@@ -68,7 +68,7 @@ void cli_rank_threads(comm *const *comms, int n, void *(*function)(void *), void
 status cli_threads_can_run(const setup *s, int n, error *err)
 {
     const recipe *r = &s->r;
-    if (n < 2 || !recipe_is(r, K_DEVICE, "cuda") || !capture_of(r)) return OK;
+    if (n < 2 || !recipe_is(r, K_DEVICE, "cuda") || !capture_of(&s->j)) return OK;
     return error_set(err, ERR_RULE,
                      "%s=%s with --as-threads: ranks as threads of one process cannot use CUDA "
                      "graphs; repair: %s=none with %s=[], or --ranks %d without --as-threads",

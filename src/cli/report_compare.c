@@ -12,7 +12,7 @@ enum { CHANGES = 10 };
 static json_t *json_ladder(const report_job *j, const price *p, double until, arena *a)
 {
     rung rungs[RUNGS_MAX];
-    ladder_job asked = {.given = j->given, .resolved = &j->s->r, .now = p, .hw = j->hw};
+    ladder_job asked = {.given = j->given, .resolved = &j->s->j, .now = p, .hw = j->hw};
     asked.o = j->o;
     asked.until = until;
     int n = report_ladder(rungs, &asked, a);

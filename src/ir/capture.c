@@ -36,24 +36,23 @@ unsigned capture_part(const op *o)
     return is_preprocess(o->kind) ? CAPTURED_PREPROCESS : CAPTURED_EXPERTS;
 }
 
-unsigned capture_of(const recipe *r)
+unsigned capture_of(const job *j)
 {
     static const struct {
-        const char *word;
+        int word;
         unsigned parts;
     } modules[] = {
-        {"attn", CAPTURED_ATTENTION},
-        {"mlp", CAPTURED_MLP},
-        {"moe", CAPTURED_ROUTER | CAPTURED_PREPROCESS | CAPTURED_EXPERTS},
-        {"moe_router", CAPTURED_ROUTER},
-        {"moe_preprocess", CAPTURED_PREPROCESS},
+        {J_GRAPH_MODULES_ATTN, CAPTURED_ATTENTION},
+        {J_GRAPH_MODULES_MLP, CAPTURED_MLP},
+        {J_GRAPH_MODULES_MOE, CAPTURED_ROUTER | CAPTURED_PREPROCESS | CAPTURED_EXPERTS},
+        {J_GRAPH_MODULES_MOE_ROUTER, CAPTURED_ROUTER},
+        {J_GRAPH_MODULES_MOE_PREPROCESS, CAPTURED_PREPROCESS},
     };
-    const char *how = recipe_word(r, K_GRAPHS);
-    if (text_equal(how, "full_iteration")) return ~0u;
-    if (!how || text_equal(how, "none")) return 0;
-    if (!recipe_count(r, K_GRAPH_MODULES)) return ~(unsigned)CAPTURED_REST;
+    if (j->graphs == J_GRAPHS_FULL_ITERATION) return ~0u;
+    if (j->graphs == J_GRAPHS_NULL || j->graphs == J_GRAPHS_NONE) return 0;
+    if (!j->graph_modules.n) return ~(unsigned)CAPTURED_REST;
     unsigned parts = 0;
     for (size_t i = 0; i < sizeof modules / sizeof modules[0]; i++)
-        if (recipe_has(r, K_GRAPH_MODULES, modules[i].word)) parts |= modules[i].parts;
+        if (job_lists(j->graph_modules, modules[i].word)) parts |= modules[i].parts;
     return parts;
 }

@@ -1,12 +1,12 @@
 /* capture.h - what CUDA graphs hold: parts of a layer, as model.cuda_graph_modules names them.
  *
- * An operation belongs to one part; a range of a list is a run of operations whose parts a recipe
+ * An operation belongs to one part; a range of a list is a run of operations whose parts a job
  * captures. Prices count such runs, and the executor captures and replays them. */
 #ifndef IR_CAPTURE_H
 #define IR_CAPTURE_H
 
 #include "op/op.h"
-#include "config/recipe.h"
+#include "job/job.h"
 
 enum {
     CAPTURED_ATTENTION =
@@ -24,7 +24,7 @@ unsigned capture_part(const op *o);
 /* Router and what follows its choice, as far as `moe_router` captures it. */
 bool capture_is_router(op_kind k);
 
-/* Parts that a recipe captures; ~0: a whole iteration in one. */
-unsigned capture_of(const recipe *r);
+/* Parts that a job captures; ~0: a whole iteration in one. */
+unsigned capture_of(const job *j);
 
 #endif

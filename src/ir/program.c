@@ -5,6 +5,7 @@
 
 #include "base/maths.h"
 #include "ir/assembly.h"
+#include "ir/build/attention.h"
 #include "ir/build/build.h"
 #include "ir/memory/fuse.h"
 #include "ir/build/quant.h"
@@ -12,23 +13,22 @@
 #include "ir/memory/plan.h"
 #include "ir/memory/step_packing.h"
 #include "ir/shape.h"
-#include "config/target.h"
 
 /* ---- recompute */
 
-static unsigned selective_drop(const recipe *r)
+static unsigned selective_drop(const job *j)
 {
-    return recipe_is(r, K_RECOMPUTE, "selective") ? drop_of_recipe(r) : 0;
+    return j->recompute == J_RECOMPUTE_SELECTIVE ? drop_of(j) : 0;
 }
 
 /* How many layers from `i` on one segment covers, and what it drops. Uniform: groups of
  * recompute_num_layers; block: the first so many layers of the chunk, each by itself. */
-static int layers_together(const recipe *r, int64_t i, int64_t first, int64_t end, unsigned *drop)
+static int layers_together(const job *j, int64_t i, int64_t first, int64_t end, unsigned *drop)
 {
-    int64_t n = recipe_int(r, K_RECOMPUTE_LAYERS);
-    bool full = recipe_is(r, K_RECOMPUTE, "full");
-    *drop = selective_drop(r);
-    if (full && recipe_is(r, K_RECOMPUTE_METHOD, "uniform")) {
+    int64_t n = j->recompute_layers;
+    bool full = j->recompute == J_RECOMPUTE_FULL;
+    *drop = selective_drop(j);
+    if (full && j->recompute_method == J_RECOMPUTE_METHOD_UNIFORM) {
         *drop = DROP_FULL;
         return (int)(end - i < n ? end - i : n);
     }
@@ -62,7 +62,7 @@ static void number_segments(program *p)
 
 void assembly_done(assembly *s, segment *seg, unsigned drop)
 {
-    offload_options offload = offload_options_of(&s->p->s->r);
+    offload_options offload = offload_options_of(&s->p->s->j);
     segment_recompute(seg, drop, s->b.a);
     segment_fuse(seg, fusions_of(s->p->s), s->b.a);
     segment_offload(seg, &offload, s->b.a);
@@ -73,18 +73,12 @@ void assembly_done(assembly *s, segment *seg, unsigned drop)
 /* Layers that ring or exchange heads differently are different kinds, too. */
 static bool same_layers(const setup *s, int64_t a, int64_t b, int n)
 {
-    bool quantises = quant_plan_of(&s->r).form != QUANT_NONE;
+    bool quantises = quant_plan_of(&s->j).form != QUANT_NONE;
     for (int i = 0; i < n && quantises; i++)
-        if (quant_layer(&s->r, &s->m, a + i) != quant_layer(&s->r, &s->m, b + i)) return false;
+        if (quant_layer(&s->j, &s->m, a + i) != quant_layer(&s->j, &s->m, b + i)) return false;
     if (memcmp(s->m.layer + a, s->m.layer + b, (size_t)n) != 0) return false;
-    int kinds = recipe_count(&s->r, K_CP_COMM);
-    for (int i = 0; i < n && kinds > 1; i++) {
-        int x = (int)(a + i) < kinds ? (int)(a + i) : kinds - 1;
-        int y = (int)(b + i) < kinds ? (int)(b + i) : kinds - 1;
-        if (!text_equal(recipe_item(&s->r, K_CP_COMM, x).text,
-                        recipe_item(&s->r, K_CP_COMM, y).text))
-            return false;
-    }
+    for (int i = 0; i < n && s->j.cp_comm.n > 1; i++)
+        if (core_cp_comm(s, a + i) != core_cp_comm(s, b + i)) return false;
     return true;
 }
 
@@ -138,8 +132,8 @@ static both_segments other_segment(assembly *s, void (*build)(builder *, segment
         if (s->others[i].build == build) return known(s, s->others[i].seg, s->others[i].copies);
     segment *seg = assembly_segment(s);
     build(&s->b, seg);
-    bool full = recipe_is(&s->p->s->r, K_RECOMPUTE, "full");
-    assembly_done(s, seg, full ? 0 : selective_drop(&s->p->s->r));
+    bool full = s->p->s->j.recompute == J_RECOMPUTE_FULL;
+    assembly_done(s, seg, full ? 0 : selective_drop(&s->p->s->j));
     segment *copies = copies_for(s, seg);
     s->others[s->n_others++] = (struct known_other){build, seg, copies};
     return (both_segments){seg, copies};
@@ -166,7 +160,7 @@ static void build_chunk(assembly *s, chunk *c, int64_t stage_id)
     int64_t end = st->first_layer + st->n_layers;
     for (int64_t i = st->first_layer; i < end;) {
         unsigned drop;
-        int n = layers_together(&set->r, i, st->first_layer, end, &drop);
+        int n = layers_together(&set->j, i, st->first_layer, end, &drop);
         add_instance(c, segment_for(s, i, n, drop), i);
         i += n;
     }
@@ -230,8 +224,8 @@ void program_build(program *p, const setup *s, int64_t rank, arena *a)
 
 void program_sizes(program_size *list, const setup *s, arena *a)
 {
-    bool packs = step_packs(s);                           /* lives are those of items, */
-    bool items = packs || recipe_on(&s->r, K_EP_OVERLAP); /* pairs are among them */
+    bool packs = step_packs(s);            /* lives are those of items, */
+    bool items = packs || s->j.ep_overlap; /* pairs are among them */
     assembly build = {.sizes_only = !packs, .few_micros = packs, .own = arena_create()};
     arena_place empty = arena_mark(build.own);
     for (int64_t i = 0; i < s->pipe.pp; i++) {
@@ -256,7 +250,7 @@ program_size program_size_of(const program *p)
                       .kept_bytes = p->kept.bytes,
                       .saved_live = p->saved_live,
                       .owned = p->weights.owned};
-    if (!recipe_on_cpu(&p->s->r) && target_of(&p->s->r) == TARGET_MEGATRON) program_live(&z, p);
+    if (!job_on_cpu(&p->s->j) && !job_is_ours(&p->s->j)) program_live(&z, p);
     memcpy(z.bytes, p->bytes, sizeof z.bytes);
     return z;
 }

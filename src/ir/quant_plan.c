@@ -3,35 +3,38 @@
 
 #include "base/maths.h"
 #include "ir/memory/plan.h"
-#include "config/target.h"
 
-static quant_form form_of(const recipe *r)
+static quant_form form_of(const job *j)
 {
-    static const struct {
-        const char *word;
-        quant_form form;
-    } forms[] = {{"tensorwise", QUANT_TENSOR}, {"blockwise", QUANT_BLOCK}, {"mxfp8", QUANT_MX}};
-    if (target_of(r) != TARGET_MOEFOLD) return QUANT_NONE;
-    if (recipe_given(r, K_FP4)) return QUANT_NV;
-    for (size_t i = 0; recipe_given(r, K_FP8) && i < sizeof forms / sizeof forms[0]; i++)
-        if (recipe_is(r, K_FP8_RECIPE, forms[i].word)) return forms[i].form;
-    return QUANT_NONE;
+    if (!job_is_ours(j)) return QUANT_NONE;
+    if (job_has(j, K_FP4)) return QUANT_NV;
+    if (!job_has(j, K_FP8)) return QUANT_NONE;
+    switch (j->fp8_recipe) {
+    case J_FP8_RECIPE_TENSORWISE:
+        return QUANT_TENSOR;
+    case J_FP8_RECIPE_BLOCKWISE:
+        return QUANT_BLOCK;
+    case J_FP8_RECIPE_MXFP8:
+        return QUANT_MX;
+    default:
+        return QUANT_NONE;
+    }
 }
 
 /* Blocks have scales of their own, so that gradients need no wider range: E4M3 throughout. */
-quant_plan quant_plan_of(const recipe *r)
+quant_plan quant_plan_of(const job *j)
 {
-    quant_plan p = {.form = form_of(r), .weights = recipe_on(r, K_FP8_WGRAD)};
+    quant_plan p = {.form = form_of(j), .weights = j->fp8_wgrad};
     p.forward = p.gradient = p.form == QUANT_NV ? DTYPE_FP4 : DTYPE_E4M3;
-    bool hybrid = recipe_is(r, K_FP8, "hybrid");
+    bool hybrid = j->fp8 == J_FP8_HYBRID;
     if (hybrid && (p.form == QUANT_TENSOR || p.form == QUANT_MX)) p.gradient = DTYPE_E5M2;
     return p;
 }
 
-bool quant_layer(const recipe *r, const model *m, int64_t layer)
+bool quant_layer(const job *j, const model *m, int64_t layer)
 {
-    if (!recipe_on(r, K_BF16_ENDS) || layer >= m->n_layers) return true;
-    return layer >= recipe_int(r, K_BF16_START) && layer < m->n_layers - recipe_int(r, K_BF16_END);
+    if (!j->bf16_ends || layer >= m->n_layers) return true;
+    return layer >= j->bf16_start && layer < m->n_layers - j->bf16_end;
 }
 
 static int64_t put(int64_t *end, int64_t bytes)

@@ -8,7 +8,7 @@
 
 #include "model/model.h"
 #include "op/quant.h"
-#include "config/recipe.h"
+#include "job/job.h"
 
 typedef struct quant_plan {
     quant_form form;         /* QUANT_NONE: nothing is quantised */
@@ -17,11 +17,11 @@ typedef struct quant_plan {
 } quant_plan;
 
 /* Of our own programs; those of Megatron quantise nothing. */
-quant_plan quant_plan_of(const recipe *r);
+quant_plan quant_plan_of(const job *j);
 
 /* Is this layer quantised, or one of those at the ends that stay wide? The prediction module's
  * (number n_layers) always is. */
-bool quant_layer(const recipe *r, const model *m, int64_t layer);
+bool quant_layer(const job *j, const model *m, int64_t layer);
 
 /* The quantised copies of a weight [parts][n][k], one behind another: along k for forward, along n
  * for the data gradient. */

@@ -282,10 +282,11 @@ void segment_pair(segment *out, const segment *f, const segment *b, pair_options
 enum { DROP_MODULES = 8 };
 typedef struct drop_module {
     const char *word;
+    int listed; /* J_RECOMPUTE_MODULES_... */
     unsigned drop;
 } drop_module;
 extern const drop_module drop_modules[DROP_MODULES];
-unsigned drop_of_recipe(const recipe *r); /* of its recompute_modules */
+unsigned drop_of(const job *j); /* of its recompute_modules */
 
 /* Recompute: what `drop` names is not saved but made again in backward, just before it is first
  * read. */

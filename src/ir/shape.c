@@ -13,26 +13,26 @@ static int turns_of(const setup *s, bool posts_early)
 {
     if (s->pipe.pp == 1) return 1;
     if (s->pipe.vpp == 1) return posts_early ? 2 : 1;
-    const recipe *r = &s->r;
-    int64_t micros = recipe_int(r, K_GBS) / (recipe_int(r, K_MBS) * s->lay.dp);
-    int64_t group = recipe_given(r, K_GROUP_SIZE) ? recipe_int(r, K_GROUP_SIZE) : s->pipe.pp;
+    const job *j = &s->j;
+    int64_t micros = j->gbs / (j->mbs * s->lay.dp);
+    int64_t group = job_has(j, K_GROUP_SIZE) ? j->group_size : s->pipe.pp;
     int64_t more = (group < micros ? group : micros) - s->pipe.pp;
     return 2 + (int)(more > 0 ? more : 0);
 }
 
 step_shape step_shape_of(const setup *s)
 {
-    const recipe *r = &s->r;
-    step_shape z = {.seq = recipe_int(r, K_SEQ),
-                    .B = recipe_int(r, K_MBS),
-                    .types = number_types_of(r),
-                    .posts_early = s->pipe.pp > 1 && recipe_on(r, K_OVERLAP_P2P),
-                    .overlaps_reduction = recipe_on(r, K_GRAD_OVERLAP)};
-    z.gathers_late = z.types.moments && recipe_on(r, K_PARAM_OVERLAP) && recipe_on(r, K_DIST_OPT);
+    const job *j = &s->j;
+    step_shape z = {.seq = j->seq,
+                    .B = j->mbs,
+                    .types = number_types_of(&s->r),
+                    .posts_early = s->pipe.pp > 1 && j->overlap_p2p,
+                    .overlaps_reduction = j->grad_overlap};
+    z.gathers_late = z.types.moments && j->param_overlap && j->dist_opt;
     z.S = z.seq / s->lay.cp;
     z.Tc = z.B * z.S;
     z.T = z.Tc / s->lay.tp;
-    z.micros = recipe_int(r, K_GBS) / (z.B * s->lay.dp);
+    z.micros = j->gbs / (z.B * s->lay.dp);
     z.ring_depth = turns_of(s, z.posts_early);
     return z;
 }
@@ -48,20 +48,19 @@ builder builder_of(const setup *s, const step_shape *z, rank_at at, arena *a)
                      .Tc = z->Tc,
                      .T = z->T,
                      .types = z->types,
-                     .quant = quant_plan_of(&s->r),
+                     .quant = quant_plan_of(&s->j),
                      .aux_gradient = 1};
 }
 
 order_shape order_shape_of(const setup *s, const step_shape *z, int64_t pp_rank)
 {
-    const recipe *r = &s->r;
+    const job *j = &s->j;
     return (order_shape){.pp = s->pipe.pp,
                          .rank = pp_rank,
                          .vpp = s->pipe.vpp,
                          .micros = z->micros,
-                         .group = recipe_given(r, K_GROUP_SIZE) ? recipe_int(r, K_GROUP_SIZE)
-                                                                : s->pipe.pp,
-                         .ep_overlap = recipe_on(r, K_EP_OVERLAP)};
+                         .group = job_has(j, K_GROUP_SIZE) ? j->group_size : s->pipe.pp,
+                         .ep_overlap = j->ep_overlap};
 }
 
 /* ---- stages */

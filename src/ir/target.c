@@ -4,7 +4,6 @@
 #include "base/maths.h"
 #include "op/quant.h"
 #include "op/fused.h"
-#include "config/target.h"
 
 static const target_row rows[] = {
     {.name = "cpu",
@@ -27,8 +26,8 @@ enum { ROW_CPU, ROW_CUDA_SM90, ROW_MEGATRON };
 
 const target_row *target_row_of(const setup *s)
 {
-    if (recipe_on_cpu(&s->r)) return target_row_cpu();
-    return &rows[target_of(&s->r) == TARGET_MOEFOLD ? ROW_CUDA_SM90 : ROW_MEGATRON];
+    if (job_on_cpu(&s->j)) return target_row_cpu();
+    return &rows[job_is_ours(&s->j) ? ROW_CUDA_SM90 : ROW_MEGATRON];
 }
 
 const target_row *target_row_cpu(void)

@@ -150,7 +150,7 @@ void card_part(cards *k, card_bench *w, segment *seg, card_what what, int kind)
 
 static void finish(segment *seg, const setup *s, unsigned drop, arena *a)
 {
-    offload_options offload = offload_options_of(&s->r);
+    offload_options offload = offload_options_of(&s->j);
     segment_recompute(seg, drop, a);
     segment_fuse(seg, fusions_of(s), a);
     segment_offload(seg, &offload, a);

@@ -28,9 +28,9 @@ static void add_mask(card_light *l, unsigned mask, saved_part part, int64_t byte
 }
 
 /* What waits on the host is not saved, whatever is made again. */
-static void read_bytes(card_light *l, const segment *seg, const recipe *r)
+static void read_bytes(card_light *l, const segment *seg, const job *j)
 {
-    offload_options offload = offload_options_of(r);
+    offload_options offload = offload_options_of(j);
     for (int id = 0; id < seg->n_bufs; id++) {
         const buf *b = &seg->bufs[id];
         if (b->life != LIFE_SAVED || b->parent >= 0 || offload_takes(&offload, b)) continue;
@@ -98,7 +98,7 @@ static void read_half(cards *k, card_light *l, card_bench *w, const card_key *ke
     card_part(k, w, &seg, (card_what)key->what, key->kind);
     segment_recompute(&seg, key->drop, k->scratch);
     fuse_half(&seg, &w->s, (card_what)key->what, k->scratch);
-    read_bytes(l, &seg, &w->s.r);
+    read_bytes(l, &seg, &w->s.j);
     l->live = live_of_segment(&seg, &w->s, k->scratch);
     cost_model cost[2];
     list_host host = host_of(k, w);

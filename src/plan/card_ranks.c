@@ -154,7 +154,7 @@ static int64_t copy_bytes(const walk *w, const param *row, int64_t n, int64_t la
 {
     const layout *l = &w->s->lay;
     bool matrix = row->linear && row->decay; /* no bias of experts */
-    if (w->quant.form == QUANT_NONE || !matrix || !quant_layer(&w->s->r, &w->s->m, layer)) return 0;
+    if (w->quant.form == QUANT_NONE || !matrix || !quant_layer(&w->s->j, &w->s->m, layer)) return 0;
     int64_t parts = row->kind == PARAM_EXPERT ? row->dim[0] / l->ep : 1;
     int64_t k = row->dim[row->n_dims - 1];
     if (row->axis == row->n_dims - 1)
@@ -194,7 +194,7 @@ static void find_buckets(ranks *r, rank_facts *out, const setup *s, const cost_m
     static _Thread_local walk w;
     memset(&w, 0, sizeof w);
     w = (walk){.s = s, .cost = cost, .a = r->scratch, .out = out, .types = number_types_of(&s->r)};
-    w.quant = quant_plan_of(&s->r);
+    w.quant = quant_plan_of(&s->j);
     for (int i = 0; i < 2; i++) w.shards[i] = optimizer_shards(&s->r, &s->lay, i);
     w.replicas[0] = group_width(s, GROUP_DP_CP) > 1;
     w.replicas[1] = group_width(s, GROUP_EDP) > 1;

@@ -17,7 +17,7 @@ static unsigned kind_of(const cards *k, int64_t layer)
     for (int i = 0; i < k->m->n_precisions; i++) {
         const setup *s = choice_base(k->m, i, 1);
         bool wide =
-            s && quant_plan_of(&s->r).form != QUANT_NONE && !quant_layer(&s->r, k->model, layer);
+            s && quant_plan_of(&s->j).form != QUANT_NONE && !quant_layer(&s->j, k->model, layer);
         if (wide) kind |= 1u << (WIDE_SHIFT + i);
     }
     return kind;
@@ -61,7 +61,7 @@ cards *cards_create(choice_maker *m, const hardware *hw, const price_options *o,
     const setup *base = choice_base(m, 0, 1);
     if (!base) return k;
     k->model = &base->m;
-    k->offload = offload_options_of(&base->r).names != 0;
+    k->offload = offload_options_of(&base->j).names != 0;
     find_kinds(k, &base->m);
     find_halves(k);
     return k;

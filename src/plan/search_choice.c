@@ -87,8 +87,11 @@ unsigned choice_captured(const choice_maker *m, graph_scope g)
                                            [SCOPE_BOTH] = CAPTURED_ATTENTION | CAPTURED_ROUTER |
                                                           CAPTURED_PREPROCESS,
                                            [SCOPE_STEP] = ~0u};
-    bool named = m->given->knob[K_GRAPH_MODULES].from == FROM_USER;
-    return g == SCOPE_BOTH && named ? capture_of(m->given) : parts[g];
+    if (g != SCOPE_BOTH || m->given->knob[K_GRAPH_MODULES].from != FROM_USER) return parts[g];
+    job j = {0};
+    job_take(&j, m->given, K_GRAPHS);
+    job_take(&j, m->given, K_GRAPH_MODULES);
+    return capture_of(&j);
 }
 
 const char *choice_graphs(graph_scope g)

@@ -72,7 +72,7 @@ static void list_drops(space *s, const setup *base)
     s->n_drops = 0;
     if (pinned(s, K_RECOMPUTE)) { /* where no module is named, those that are derived */
         const char *how = recipe_word(s->given, K_RECOMPUTE);
-        add_drop(s, text_equal(how, "full") ? DROP_FULL : how ? drop_of_recipe(&base->r) : 0);
+        add_drop(s, text_equal(how, "full") ? DROP_FULL : how ? drop_of(&base->j) : 0);
         return;
     }
     unsigned all = modules_of(s, &base->m);

@@ -214,7 +214,7 @@ band_traits band_traits_of(const setup *s)
                      .stack = j->stack};
     t.feature[BAND_DISPATCH] = dispatch_of(s);
     t.feature[BAND_RECOMPUTE] = recompute_of(j);
-    t.drops = j->recompute == J_RECOMPUTE_SELECTIVE ? drop_of_recipe(&s->r) : 0;
+    t.drops = j->recompute == J_RECOMPUTE_SELECTIVE ? drop_of(&s->j) : 0;
     t.feature[BAND_PRECISION] = band_precision(j);
     bool overlap = j->dispatch_wgrad && !j->ep_overlap;
     t.feature[BAND_OVERLAP] = overlap          ? "wgrad"

@@ -36,7 +36,7 @@ static void init_numbers(cost_model *c)
         c->gemms = peak[NUMBER_FP4] > 0 ? NUMBER_FP4 : NUMBER_FP8;
     c->scaling = scaling_of(j);
     c->narrow_weight_gradients = j->fp8_wgrad;
-    c->quantises = quant_plan_of(&c->s->r).form != QUANT_NONE;
+    c->quantises = quant_plan_of(&c->s->j).form != QUANT_NONE;
     c->by_reference = c->quantises && target_by_reference(&c->s->r);
 }
 
@@ -122,7 +122,7 @@ static void init_routing(cost_model *c)
     init_draws(c);
     if (j->op_fuser) cost_fuse(c);
     if (j->paged_stash)
-        cost_stash(c, j->recompute == J_RECOMPUTE_FULL ? DROP_FULL : drop_of_recipe(&c->s->r));
+        cost_stash(c, j->recompute == J_RECOMPUTE_FULL ? DROP_FULL : drop_of(&c->s->j));
     double factor = j->buffer_factor;
     c->fill = factor > 1 && c->s->lay.ep > 1 ? 1 / factor : 1;
     cost_set_skew(c, loads_priced(&c->s->r));
@@ -195,7 +195,7 @@ void cost_init(cost_model *c, const hardware *hw, const setup *s, const char *st
     c->host = k->host;
     c->unfused_sinks = k->unfused_sinks;
     c->can_fuse = k->fused_experts > 0;
-    c->captured = capture_of(&s->r);
+    c->captured = capture_of(&s->j);
     for (int phase = 0; phase < 2; phase++)
         c->replay[phase] = hw->calls[CALL_REPLAY][phase] * hw->launch * c->host;
     c->copies_async = !job_on_cpu(&s->j);

@@ -80,10 +80,10 @@ static int errors_of(const recipe *given)
 /* The recipe's own rung: one of the list, or one between them. */
 static int add_own(rung *list, int n, const ladder_job *j, arena *a)
 {
-    const recipe *r = j->resolved;
-    unsigned drop = recipe_is(r, K_RECOMPUTE, "selective") ? drop_of_recipe(r) : 0;
+    int how = j->resolved->recompute;
+    unsigned drop = how == J_RECOMPUTE_SELECTIVE ? drop_of(j->resolved) : 0;
     const char *own = words_of(a, drop, '+');
-    if (!*own) own = recipe_is(r, K_RECOMPUTE, "full") ? "full" : "none";
+    if (!*own) own = how == J_RECOMPUTE_FULL ? "full" : "none";
     for (int i = 0; i < n; i++)
         if (strcmp(list[i].name, own) == 0 && list[i].step_s == j->now->step_s) {
             list[i].own = true;

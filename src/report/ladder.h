@@ -17,8 +17,8 @@ typedef struct rung {
 enum { RUNGS_MAX = 12 };
 
 typedef struct ladder_job {
-    const recipe *given;    /* before setup_init */
-    const recipe *resolved; /* after it */
+    const recipe *given; /* before setup_init */
+    const job *resolved; /* after it */
     const price *now;
     const hardware *hw;
     const price_options *o;

@@ -83,9 +83,9 @@ static void captured_modules_are_those_that_rules_allow(void **state)
             for (int k = 0; k < broken.n_errors; k++)
                 fail_msg("%s, graphs of %s: %s", models[i], choice_graphs(c.graphs),
                          broken.list[k].message);
-            assert_int_equal(capture_of(&s->r), choice_captured(&m, c.graphs));
+            assert_int_equal(capture_of(&s->j), choice_captured(&m, c.graphs));
             const op linear = {.module = MODULE_LINEAR};
-            assert_int_equal((capture_of(&s->r) & capture_part(&linear)) != 0,
+            assert_int_equal((capture_of(&s->j) & capture_part(&linear)) != 0,
                              c.graphs != SCOPE_ROUTER);
         }
         arena_destroy(a);

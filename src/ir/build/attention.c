@@ -9,8 +9,8 @@ void attention_rotate(builder *b, int phase, int x, turn t)
     op *o = seg_op(b, phase, t.back ? OP_ROPE_D : OP_ROPE, "rope",
                    IN(seg_step(b, STEP_ROPE, b->S * rot)), OUT(x),
                    DIM(b->Tc, b->S, t.heads, t.size, t.offset, rot));
-    const recipe *r = &b->s->r;
-    bool pairs = b->s->m.mla ? !recipe_on(r, K_ROPE_HALVES) : recipe_on(r, K_ROPE_INTERLEAVED);
+    const job *j = &b->s->j;
+    bool pairs = b->s->m.mla ? !j->rope_halves : j->rope_interleaved;
     o->flags = pairs ? INTERLEAVED : 0;
 }
 

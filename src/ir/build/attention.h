@@ -35,6 +35,9 @@ void mla_backward(builder *b, const attention_bufs *t, qkv_set d, int dxn);
 /* How this layer's queries meet all keys. Before q, k, v are made. */
 void core_plan(const builder *b, core_bufs *c);
 
+/* J_CP_COMM_ of a layer: one kind for all, or one a layer; a prediction module is like the last. */
+int core_cp_comm(const setup *s, int64_t layer);
+
 /* t->q, t->k, t->v -> t->o [Tc][n][dv], and what backward needs. */
 void core_forward(builder *b, attention_bufs *t);
 qkv_set core_backward(builder *b, const attention_bufs *t, int dout);

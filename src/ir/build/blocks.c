@@ -23,7 +23,7 @@ op *core_block(builder *b, int phase, const core_bufs *c, int64_t member, const 
                    DIM(b->B, c->S, c->S, c->n, c->g, c->d, c->dv, c->window, c->place * half,
                        (ends - c->place) * half, member * half, (ends - member) * half));
     o->real[REAL_ATTN_BLOCK_scale] = rope_softmax_scale(b->s);
-    if (recipe_on(&b->s->r, K_DETERMINISTIC)) o->flags |= FIXED_ORDER;
+    if (b->s->j.deterministic) o->flags |= FIXED_ORDER;
     return o;
 }
 

@@ -6,7 +6,7 @@
 /* Tokens of all chunks but the last. */
 static int64_t chunk_size(const builder *b)
 {
-    return round_up(ceil_div(b->T, recipe_int(&b->s->r, K_SEQUENCE_CHUNKS)), CHUNK_ALIGN); /* I1 */
+    return round_up(ceil_div(b->T, b->s->j.sequence_chunks), CHUNK_ALIGN); /* I1 */
 }
 
 int64_t chunk_count(const builder *b)

@@ -22,11 +22,10 @@ head_sizes attention_heads(const builder *b)
     return (head_sizes){n, g, m->head_dim, m->head_dim};
 }
 
-/* One kind for all layers, or one a layer; a prediction module is like the last layer. */
-static const char *kind_of_layer(const setup *s, int64_t layer)
+int core_cp_comm(const setup *s, int64_t layer)
 {
-    int n = recipe_count(&s->r, K_CP_COMM);
-    return recipe_item(&s->r, K_CP_COMM, (int)(layer < n ? layer : n - 1)).text;
+    int n = s->j.cp_comm.n;
+    return s->j.cp_comm.item[layer < n ? layer : n - 1];
 }
 
 void core_plan(const builder *b, core_bufs *c)
@@ -35,15 +34,15 @@ void core_plan(const builder *b, core_bufs *c)
     *c = (core_bufs){.S = b->S, .n = z.n, .g = z.g, .d = z.d, .dv = z.dv, .parts = 1, .members = 1};
     if (model_layer_is(&b->s->m, b->layer, LAYER_WINDOW)) c->window = b->s->m.window;
     if (b->s->lay.cp == 1) return;
-    const char *kind = kind_of_layer(b->s, b->layer);
-    bool both = strcmp(kind, "a2a+p2p") == 0;
-    if (both || strcmp(kind, "a2a") == 0) c->heads = both ? GROUP_CP_INNER : GROUP_CP;
+    int kind = core_cp_comm(b->s, b->layer);
+    bool both = kind == J_CP_COMM_A2A_P2P;
+    if (both || kind == J_CP_COMM_A2A) c->heads = both ? GROUP_CP_INNER : GROUP_CP;
     if (both || !c->heads) c->ring = both ? GROUP_CP_OUTER : GROUP_CP;
     if (c->heads) c->parts = seg_width(b, c->heads);
     if (c->ring) c->members = seg_width(b, c->ring);
     if (c->ring) c->place = seg_group_rank(b, c->ring);
-    c->gather = strcmp(kind, "all_gather") == 0;
-    c->latent = !c->heads && !c->gather && recipe_on(&b->s->r, K_LATENT_RING);
+    c->gather = kind == J_CP_COMM_ALL_GATHER;
+    c->latent = !c->heads && !c->gather && b->s->j.latent_ring;
     c->S *= c->parts;
     c->n /= c->parts;
     c->g /= c->parts;
@@ -67,7 +66,7 @@ op *core_whole(builder *b, int phase, const core_bufs *c, const int *in, const i
     op *o = seg_op(b, phase, phase == SEG_FORWARD ? OP_ATTN : OP_ATTN_D, "core attention", in, out,
                    DIM(b->B, c->S, c->n, c->g, c->d, c->dv, c->window));
     o->real[REAL_ATTN_scale] = rope_softmax_scale(b->s);
-    if (recipe_on(&b->s->r, K_DETERMINISTIC)) o->flags |= FIXED_ORDER;
+    if (b->s->j.deterministic) o->flags |= FIXED_ORDER;
     return o;
 }
 

@@ -9,7 +9,6 @@
  * I2  The log-sum-exp, which attention alone reads, is kept by group: [groups][B*S][n].
  * I3  Kernels of libraries count elements in 32 bits: no tensor of a group has 2^31 of them. */
 #include "ir/build/attention.h"
-#include "config/target.h"
 
 static const int64_t ELEMENTS_MOST = (int64_t)1 << 31;
 
@@ -24,10 +23,10 @@ static int64_t fewest(const builder *b, const core_bufs *c)
 
 int64_t core_group_count(const builder *b, const core_bufs *c)
 {
-    const recipe *r = &b->s->r;
-    if (c->members > 1 || target_of(r) != TARGET_MOEFOLD) return 1;
-    if (!recipe_given(r, K_HEAD_GROUPS)) return fewest(b, c);
-    int64_t n = recipe_int(r, K_HEAD_GROUPS);
+    const job *j = &b->s->j;
+    if (c->members > 1 || !job_is_ours(j)) return 1;
+    if (!job_has(j, K_HEAD_GROUPS)) return fewest(b, c);
+    int64_t n = j->head_groups;
     return c->g % n == 0 ? n : 1; /* a rule refuses others */
 }
 

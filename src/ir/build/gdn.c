@@ -162,7 +162,7 @@ static void norm_out_forward(builder *b, gdn_bufs *t)
     op *o = seg_op(b, SEG_FORWARD, OP_GATED_NORM, "linear.out_norm",
                    IN(t->o, t->z, seg_weight(b, SA "out_norm.weight")), OUT(here, t->rstd),
                    DIM(z.T * z.nv, z.dv));
-    o->real[REAL_GATED_NORM_eps] = recipe_real(&b->s->r, K_NORM_EPS);
+    o->real[REAL_GATED_NORM_eps] = b->s->j.norm_eps;
     o->flags = b->s->m.zero_centered ? ZERO_CENTRED : 0;
     const head_part out = output_part(b, t->normed, here);
     if (away) heads_to_tokens(b, SEG_FORWARD, &(head_swap){"linear.tokens", GROUP_CP, &out, 1});

@@ -70,9 +70,8 @@ static int gather_gradient(builder *b, const gemm *p, int dy)
 
 static bool by_blocks(const builder *b)
 {
-    const recipe *r = &b->s->r;
-    return b->s->lay.tp > 1 && recipe_on(r, K_SP) && recipe_on(r, K_TP_OVERLAP) &&
-           target_overlaps_tp(r);
+    const job *j = &b->s->j;
+    return b->s->lay.tp > 1 && j->sp && j->tp_overlap && target_overlaps_tp(&b->s->r);
 }
 
 /* Transformer Engine cuts only what waits for a gather or ends in a scatter: forward GEMMs and
@@ -80,7 +79,7 @@ static bool by_blocks(const builder *b)
  * run, as they do without overlap. */
 static bool cuts_all(const builder *b)
 {
-    return target_of(&b->s->r) == TARGET_MOEFOLD;
+    return job_is_ours(&b->s->j);
 }
 
 void column_forward(builder *b, const gemm *p, int x, int y)

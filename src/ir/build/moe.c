@@ -17,11 +17,11 @@ bool moe_is_local(const builder *b)
 
 const dispatcher *moe_dispatcher(const builder *b)
 {
-    const recipe *r = &b->s->r;
+    const job *j = &b->s->j;
     if (moe_is_local(b)) return &moe_local;
-    if (recipe_is(r, K_DISPATCHER, "allgather")) return &moe_allgather;
-    if (!recipe_is(r, K_DISPATCHER, "flex")) return &moe_alltoall;
-    return recipe_is(r, K_FLEX, "hybridep") ? &moe_hybridep : &moe_deepep;
+    if (j->dispatcher == J_DISPATCHER_ALLGATHER) return &moe_allgather;
+    if (j->dispatcher != J_DISPATCHER_FLEX) return &moe_alltoall;
+    return j->flex == J_FLEX_HYBRIDEP ? &moe_hybridep : &moe_deepep;
 }
 
 static flow take(moe_step *step, builder *b, moe_bufs *t, flow f)
@@ -31,18 +31,13 @@ static flow take(moe_step *step, builder *b, moe_bufs *t, flow f)
 
 /* Is the shared expert computed beside messages? Without messages it comes last, before dispatch it
  * comes first. */
-typedef enum shared_place {
-    SHARED_NONE,
-    SHARED_FIRST,
-    SHARED_ASYNC,
-    SHARED_LAST
-} shared_place;
+typedef enum shared_place { SHARED_NONE, SHARED_FIRST, SHARED_ASYNC, SHARED_LAST } shared_place;
 
 static shared_place place_of_shared(const builder *b)
 {
     if (!b->s->m.shared_ffn) return SHARED_NONE;
     if (moe_is_local(b)) return SHARED_LAST;
-    return recipe_on(&b->s->r, K_SHARED_OVERLAP) ? SHARED_ASYNC : SHARED_FIRST;
+    return b->s->j.shared_overlap ? SHARED_ASYNC : SHARED_FIRST;
 }
 
 static void none_yet(builder *b, moe_bufs *t)
@@ -51,7 +46,7 @@ static void none_yet(builder *b, moe_bufs *t)
     t->ep = t->etp = t->sums = t->hop1 = t->fan = t->hop2 = NONE;
     t->out = t->dn = t->dp = NONE;
     t->capacity = moe_capacity(b);
-    t->pad = recipe_on(&b->s->r, K_PAD_CAPACITY) ? t->capacity : 0;
+    t->pad = b->s->j.pad_capacity ? t->capacity : 0;
 }
 
 /* From tokens and their weights to the experts' sums, [T][H]. `shared`: the shared expert's, where
@@ -157,7 +152,7 @@ static flow routed_backward(builder *b, moe_bufs *t, int dh, shared_grads *g, in
 {
     const dispatcher *d = moe_dispatcher(b);
     bool overlap = g && place_of_shared(b) == SHARED_ASYNC;
-    bool late = !moe_is_local(b) && recipe_on(&b->s->r, K_DISPATCH_WGRAD);
+    bool late = !moe_is_local(b) && b->s->j.dispatch_wgrad;
     b->node = NODE_COMBINE;
     flow f = take(d->join_d, b, t, (flow){dh, NONE});
     f = take(d->reply_d, b, t, f);

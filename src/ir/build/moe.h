@@ -65,7 +65,7 @@ void flex_rooms(const builder *b, moe_bufs *t, const flex_group *g);
 /* ---- moe_router.c */
 void router_forward(builder *b, moe_bufs *t);
 void router_backward(builder *b, const moe_bufs *t, flow d); /* d.x += */
-unsigned router_flags(const recipe *r);
+unsigned router_flags(const job *j);
 
 /* ---- moe_losses.c */
 void router_losses(builder *b, const moe_bufs *t, int dlogits);

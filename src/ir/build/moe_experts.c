@@ -11,7 +11,6 @@
 #include "ir/build/moe.h"
 #include "ir/build/quant.h"
 
-#include "config/target.h"
 
 #define FC1   "mlp.experts.linear_fc1.weight"
 #define FC2   "mlp.experts.linear_fc2.weight"
@@ -41,9 +40,9 @@ static gemm fc2_of(const builder *b)
 /* Its offload has the first GEMM save what it was given, but for scaled blocks of FP8. */
 int experts_input(builder *b, int64_t elements)
 {
-    const recipe *r = &b->s->r;
-    bool original = recipe_on(r, K_OFFLOAD) && recipe_has(r, K_OFFLOAD_MODULES, "expert_fc1") &&
-                    !recipe_is(r, K_FP8_RECIPE, "mxfp8") && !recipe_given(r, K_FP4);
+    const job *j = &b->s->j;
+    bool original = j->offload && job_lists(j->offload_modules, J_OFFLOAD_MODULES_EXPERT_FC1) &&
+                    j->fp8_recipe != J_FP8_RECIPE_MXFP8 && !job_has(j, K_FP4);
     unsigned kept = original ? 0 : STORED;
     b->role = ROLE_EXPERTS;
     int x = seg_saved(b, "experts.x", elements, DROP_MOE | OFF_EXPERT_FC1 | OFF_FUSED | kept);
@@ -115,7 +114,7 @@ void experts_weights(builder *b, const moe_bufs *t, const expert_grads *g)
 /* I2. Megatron's lists keep its order, from which its memory is counted. */
 static bool weights_first(const builder *b, bool late)
 {
-    return !late && (recipe_on_cpu(&b->s->r) || target_of(&b->s->r) == TARGET_MOEFOLD);
+    return !late && (job_on_cpu(&b->s->j) || job_is_ours(&b->s->j));
 }
 
 expert_grads experts_backward(builder *b, const moe_bufs *t, int dy, bool late)

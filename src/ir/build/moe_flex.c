@@ -11,7 +11,7 @@ static flex_group group_at(const setup *s, const rank_at *at)
 {
     const layout *l = &s->lay;
     int64_t place = group_rank(s, GROUP_TP_EP, at);
-    bool nodes = !recipe_is(&s->r, K_FLEX, "hybridep");
+    bool nodes = s->j.flex != J_FLEX_HYBRIDEP;
     flex_group g = {s->m.experts, l->ep, l->etp,
                     place,        0,     nodes ? l->gpus_per_node : l->nvlink_domain};
     if (g.span < 1) g.span = 1;
@@ -26,7 +26,7 @@ static flex_group group_of_flex(const builder *b)
 
 int64_t flex_shift_of(const setup *s, const rank_at *at)
 {
-    return recipe_is(&s->r, K_DISPATCHER, "flex") ? group_at(s, at).shift : 0;
+    return s->j.dispatcher == J_DISPATCHER_FLEX ? group_at(s, at).shift : 0;
 }
 
 /* Sizes of flex operations: the group, then up to five of their own. */

@@ -20,7 +20,7 @@ static int count_experts(builder *b, const moe_bufs *t, comm_group g, int64_t S)
     seg_op(b, SEG_BACKWARD, OP_ZERO, "router.counts", NULL, OUT(counts), DIM(n));
     op *o = seg_op(b, SEG_BACKWARD, OP_AUX_COUNT, "router.counts", IN(t->logits), OUT(counts),
                    DIM(b->T, E, b->s->m.topk, S, first));
-    o->flags = router_flags(&b->s->r);
+    o->flags = router_flags(&b->s->j);
     seg_comm(b, SEG_BACKWARD, OP_ALL_REDUCE, "router.counts", g, NULL, OUT(counts), DIM(n));
     return counts;
 }
@@ -47,20 +47,20 @@ static op *global_loss(builder *b, const moe_bufs *t, const aux *x)
     } else {
         op *o = seg_op(b, SEG_BACKWARD, OP_AUX_COUNT, "router.global count", IN(t->logits),
                        OUT(sum), DIM(b->T, E, K, 0, 0));
-        o->flags = router_flags(&b->s->r);
+        o->flags = router_flags(&b->s->j);
     }
     /* STEPS 0: as many microbatches as counted */
     return seg_op(b, SEG_BACKWARD, OP_AUX_GLOBAL, "router.global loss", IN(t->logits, sum),
                   OUT(x->loss, x->dlogits), DIM(b->T, E, K, 0, b->T * ranks));
 }
 
-static void aux_loss(builder *b, const moe_bufs *t, const aux *x, const char *kind)
+static void aux_loss(builder *b, const moe_bufs *t, const aux *x, int kind)
 {
-    bool global = text_equal(kind, "global_aux_loss");
-    bool compatible = recipe_on(&b->s->r, K_GLOBAL_AUX_COMPAT);
+    bool global = kind == J_BALANCING_GLOBAL_AUX_LOSS;
+    bool compatible = b->s->j.global_aux_compat;
     double dp = (double)b->s->lay.dp;
-    op *o = global ? global_loss(b, t, x) : local_loss(b, t, x, text_equal(kind, "seq_aux_loss"));
-    o->flags = router_flags(&b->s->r);
+    op *o = global ? global_loss(b, t, x) : local_loss(b, t, x, kind == J_BALANCING_SEQ_AUX_LOSS);
+    o->flags = router_flags(&b->s->j);
     o->real[REAL_AUX_LOSS_coefficient] = x->coefficient;
     o->real[REAL_AUX_LOSS_gradient] = b->aux_gradient;
     if (!global) return;
@@ -71,7 +71,7 @@ static void aux_loss(builder *b, const moe_bufs *t, const aux *x, const char *ki
 
 static void z_loss(builder *b, const moe_bufs *t, int dlogits)
 {
-    double coefficient = recipe_real(&b->s->r, K_Z_COEFF);
+    double coefficient = b->s->j.z_coeff;
     if (coefficient == 0) return;
     op *o = seg_op(b, SEG_BACKWARD, OP_Z_LOSS, "router.z loss", IN(t->logits),
                    OUT(seg_layer_step(b, STEP_Z, 1), dlogits), DIM(b->T, b->s->m.experts));
@@ -81,14 +81,15 @@ static void z_loss(builder *b, const moe_bufs *t, int dlogits)
 
 void router_losses(builder *b, const moe_bufs *t, int dlogits)
 {
-    const recipe *r = &b->s->r;
-    for (int i = 0; i < recipe_count(r, K_BALANCING); i++) {
-        value kind = recipe_item(r, K_BALANCING, i);
-        value c = recipe_item(r, K_AUX_COEFF, i < recipe_count(r, K_AUX_COEFF) ? i : 0);
-        if (kind.kind != V_TEXT || c.kind != V_FLOAT) continue;
-        if (c.real == 0 || text_in("none,sinkhorn,quantile_balancing", ',', kind.text)) continue;
-        aux x = {.dlogits = dlogits, .loss = seg_layer_step(b, STEP_AUX, 1), .coefficient = c.real};
-        aux_loss(b, t, &x, kind.text);
+    const job *j = &b->s->j;
+    for (int i = 0; i < j->balancing.n && j->aux_coeff.n; i++) {
+        int kind = j->balancing.item[i];
+        double c = j->aux_coeff.item[i < j->aux_coeff.n ? i : 0];
+        bool is_loss = kind == J_BALANCING_AUX_LOSS || kind == J_BALANCING_SEQ_AUX_LOSS ||
+                       kind == J_BALANCING_GLOBAL_AUX_LOSS;
+        if (c == 0 || !is_loss) continue;
+        aux x = {.dlogits = dlogits, .loss = seg_layer_step(b, STEP_AUX, 1), .coefficient = c};
+        aux_loss(b, t, &x, kind);
     }
     z_loss(b, t, dlogits);
 }

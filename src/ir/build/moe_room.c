@@ -23,8 +23,8 @@ int64_t local_experts(const builder *b)
 
 int64_t moe_capacity(const builder *b)
 {
-    double factor = recipe_real(&b->s->r, K_CAPACITY);
-    if (!recipe_given(&b->s->r, K_CAPACITY) || factor < 0) return 0;
+    double factor = b->s->j.capacity;
+    if (!job_has(&b->s->j, K_CAPACITY) || factor < 0) return 0;
     double even = (double)(b->T * b->s->m.topk) / (double)b->s->m.experts;
     int64_t c = (int64_t)ceil(even * factor);
     return c < b->T ? c : b->T;
@@ -32,13 +32,13 @@ int64_t moe_capacity(const builder *b)
 
 static bool is_forced(const builder *b)
 {
-    return recipe_on(&b->s->r, K_FORCE_BALANCE);
+    return b->s->j.force_balance;
 }
 
 static int64_t room_for(const builder *b, double load, int64_t most)
 {
     double factor = is_forced(b) ? 1.0 : 1.5;
-    if (recipe_given(&b->s->r, K_BUFFER_FACTOR)) factor = recipe_real(&b->s->r, K_BUFFER_FACTOR);
+    if (job_has(&b->s->j, K_BUFFER_FACTOR)) factor = b->s->j.buffer_factor;
     double wanted = ceil(load * factor * (1 - 1e-12)); /* products of whole numbers stay whole */
     int64_t room = wanted < (double)most ? (int64_t)wanted : most;
     return room > 1 ? room : 1;
@@ -52,8 +52,8 @@ static int64_t smaller(int64_t a, int64_t c)
 /* The most rows that one expert gets of n tokens in a row under forced balance. */
 static int64_t forced_rows(const builder *b, int64_t n)
 {
-    const recipe *r = &b->s->r;
-    int64_t groups = recipe_int(r, K_GROUPS), group_topk = recipe_int(r, K_GROUP_TOPK);
+    const job *j = &b->s->j;
+    int64_t groups = j->groups, group_topk = j->group_topk;
     round_robin way = round_robin_of(b->s->m.experts, b->s->m.topk, groups, group_topk);
     return round_rows(&way, n);
 }

@@ -4,22 +4,22 @@
 #define ROUTER "mlp.router.weight"
 #define BIAS   "mlp.router.bias"
 
-unsigned router_flags(const recipe *r)
+unsigned router_flags(const job *j)
 {
     unsigned f = 0;
-    if (recipe_is(r, K_SCORE, "sigmoid")) f |= SIGMOID;
-    if (recipe_is(r, K_SCORE, "sqrtsoftplus")) f |= SQRT_SOFTPLUS;
-    if (recipe_on(r, K_PRE_SOFTMAX)) f |= PRE_SOFTMAX;
-    if (recipe_on(r, K_ROUTER_NORM)) f |= RENORMALISE;
-    if (recipe_is(r, K_GROUP_SCORE, "best_two")) f |= BEST_TWO;
-    if (recipe_is(r, K_GROUP_SCORE, "best")) f |= BEST_ONE;
-    if (recipe_on(r, K_FORCE_BALANCE)) f |= FORCED;
+    if (j->score == J_SCORE_SIGMOID) f |= SIGMOID;
+    if (j->score == J_SCORE_SQRTSOFTPLUS) f |= SQRT_SOFTPLUS;
+    if (j->pre_softmax) f |= PRE_SOFTMAX;
+    if (j->router_norm) f |= RENORMALISE;
+    if (j->group_score == J_GROUP_SCORE_BEST_TWO) f |= BEST_TWO;
+    if (j->group_score == J_GROUP_SCORE_BEST) f |= BEST_ONE;
+    if (j->force_balance) f |= FORCED;
     return f;
 }
 
-static double scaling(const recipe *r)
+static double scaling(const job *j)
 {
-    return recipe_given(r, K_SCALING) ? recipe_real(r, K_SCALING) : 1.0;
+    return job_has(j, K_SCALING) ? j->scaling : 1.0;
 }
 
 /* Under forced balance tokens are numbered over the group, and those of ranks with the same place
@@ -35,13 +35,13 @@ static void drop_rows(builder *b, moe_bufs *t)
     int64_t T = b->T, E = b->s->m.experts, K = b->s->m.topk;
     t->keep = seg_saved_as(b, "router.keep", T * K, DROP_MOE, DTYPE_F32);
     seg_op(b, SEG_FORWARD, OP_DROP, "router.drop", IN(t->probs, t->ids), OUT(t->keep),
-           DIM(T, E, K, t->capacity, recipe_is(&b->s->r, K_DROP_POLICY, "position")));
+           DIM(T, E, K, t->capacity, b->s->j.drop_policy == J_DROP_POLICY_POSITION));
 }
 
 void router_forward(builder *b, moe_bufs *t)
 {
     const model *m = &b->s->m;
-    const recipe *r = &b->s->r;
+    const job *j = &b->s->j;
     int64_t T = b->T, E = m->experts, K = m->topk;
     b->role = ROLE_ROUTER;
     t->logits = seg_saved_as(b, "router.logits", T * E, DROP_MOE, DTYPE_F32);
@@ -49,13 +49,11 @@ void router_forward(builder *b, moe_bufs *t)
     linear_forward(b, &p, T, t->norm.y, t->logits);
     t->probs = seg_saved_as(b, "router.probs", T * K, DROP_MOE, DTYPE_F32);
     t->ids = seg_saved_as(b, "router.ids", T * K, DROP_MOE, DTYPE_I32);
-    op *o =
-        seg_op(b, SEG_FORWARD, OP_ROUTER, "router.choose",
-               IN(t->logits, m->expert_bias ? seg_weight(b, "mlp.router.expert_bias") : NONE),
-               OUT(t->probs, t->ids),
-               DIM(T, E, K, recipe_int(r, K_GROUPS), recipe_int(r, K_GROUP_TOPK), first_token(b)));
-    o->real[REAL_ROUTER_scaling] = scaling(r);
-    o->flags = router_flags(r);
+    op *o = seg_op(b, SEG_FORWARD, OP_ROUTER, "router.choose",
+                   IN(t->logits, m->expert_bias ? seg_weight(b, "mlp.router.expert_bias") : NONE),
+                   OUT(t->probs, t->ids), DIM(T, E, K, j->groups, j->group_topk, first_token(b)));
+    o->real[REAL_ROUTER_scaling] = scaling(j);
+    o->flags = router_flags(j);
     if (t->capacity) drop_rows(b, t);
     b->role = ROLE_NONE;
 }
@@ -68,8 +66,8 @@ void router_backward(builder *b, const moe_bufs *t, flow d)
     int dlogits = seg_temp_as(b, "router.dlogits", T * E, DTYPE_F32);
     op *o = seg_op(b, SEG_BACKWARD, OP_ROUTER_D, "router.choose", IN(d.p, t->logits, t->ids),
                    OUT(dlogits), DIM(T, E, K));
-    o->real[REAL_ROUTER_D_scaling] = scaling(&b->s->r);
-    o->flags = router_flags(&b->s->r);
+    o->real[REAL_ROUTER_D_scaling] = scaling(&b->s->j);
+    o->flags = router_flags(&b->s->j);
     router_losses(b, t, dlogits);
     seg_op(b, SEG_BACKWARD, OP_LOAD, "router.load", IN(t->ids, t->keep),
            OUT(seg_layer_step(b, STEP_LOAD, E)), DIM(T, E, K));

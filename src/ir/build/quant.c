@@ -15,14 +15,14 @@ static const quant_bufs nothing = {NONE, NONE, NONE};
 
 static bool takes(const builder *b, const gemm *p)
 {
-    if (b->quant.form == QUANT_NONE || !quant_layer(&b->s->r, &b->s->m, b->layer)) return false;
+    if (b->quant.form == QUANT_NONE || !quant_layer(&b->s->j, &b->s->m, b->layer)) return false;
     const param *row = seg_row(b, p->weight);
     return row && row->linear; /* I3 */
 }
 
 int64_t expert_align(const builder *b)
 {
-    bool here = quant_layer(&b->s->r, &b->s->m, b->layer);
+    bool here = quant_layer(&b->s->j, &b->s->m, b->layer);
     return here ? quant_info_of(b->quant.form).align : 1;
 }
 

@@ -9,24 +9,24 @@
 
 int64_t rope_width(const setup *s)
 {
-    bool none = recipe_is(&s->r, K_POSITION, "none") || s->m.positions > 0;
+    bool none = s->j.position == J_POSITION_NONE || s->m.positions > 0;
     if (none) return 0;
     if (s->m.mla) return s->m.qk_rope_dim;
-    return (int64_t)((double)s->m.head_dim * recipe_real(&s->r, K_ROPE_PERCENT)) / 2 * 2;
+    return (int64_t)((double)s->m.head_dim * s->j.rope_percent) / 2 * 2;
 }
 
 static bool is_yarn(const setup *s)
 {
-    return recipe_is(&s->r, K_ROPE_TYPE, "yarn") || recipe_is(&s->r, K_POSITION, "yarn");
+    return s->j.rope_type == J_ROPE_TYPE_YARN || s->j.position == J_POSITION_YARN;
 }
 
 /* Llama 3.1: wavelengths of which the trained length holds more than `high` (four) stay, those of
  * which it holds less than `low` (one) are divided, and between them is a blend by that number. */
 static double llama3_frequency(const setup *s, double plain)
 {
-    double factor = recipe_real(&s->r, K_LLAMA3_FACTOR), low = recipe_real(&s->r, K_LLAMA3_LOW);
-    double high = recipe_real(&s->r, K_LLAMA3_HIGH);
-    double trained = (double)recipe_int(&s->r, K_ROPE_TRAINED);
+    double factor = s->j.llama3_factor, low = s->j.llama3_low;
+    double high = s->j.llama3_high;
+    double trained = (double)s->j.rope_trained;
     double rotations = trained * plain / (2 * M_PI), blend = (rotations - low) / (high - low);
     if (rotations < low) return plain / factor;
     return rotations > high || high <= low ? plain : (1 - blend) * plain / factor + blend * plain;
@@ -45,12 +45,11 @@ static double rotating_index(double times, double width, double base, double tra
 
 static double yarn_frequency(const setup *s, int64_t i, int64_t width, double plain)
 {
-    double base = recipe_real(&s->r, K_ROPE_BASE), factor = recipe_real(&s->r, K_ROPE_FACTOR);
-    double trained = (double)recipe_int(&s->r, K_ROPE_ORIGINAL);
-    double low = rotating_index(recipe_real(&s->r, K_ROPE_BETA_FAST), (double)width, base, trained);
-    double high =
-        rotating_index(recipe_real(&s->r, K_ROPE_BETA_SLOW), (double)width, base, trained);
-    if (recipe_on(&s->r, K_ROPE_TRUNCATE)) {
+    double base = s->j.rope_base, factor = s->j.rope_factor;
+    double trained = (double)s->j.rope_original;
+    double low = rotating_index(s->j.rope_beta_fast, (double)width, base, trained);
+    double high = rotating_index(s->j.rope_beta_slow, (double)width, base, trained);
+    if (s->j.rope_truncate) {
         low = floor(low);
         high = ceil(high);
     }
@@ -65,32 +64,32 @@ static double yarn_frequency(const setup *s, int64_t i, int64_t width, double pl
 static double table_factor(const setup *s)
 {
     if (!is_yarn(s)) return 1;
-    double factor = recipe_real(&s->r, K_ROPE_FACTOR);
-    double c = recipe_real(&s->r, K_ROPE_MSCALE), all = recipe_real(&s->r, K_ROPE_MSCALE_ALL);
+    double factor = s->j.rope_factor;
+    double c = s->j.rope_mscale, all = s->j.rope_mscale_all;
     return mscale(factor, c) / mscale(factor, all);
 }
 
 /* Dynamic NTK: the lowest frequency is divided by about how many times longer than trained. */
 static double base_of(const setup *s, int64_t width)
 {
-    double base = recipe_real(&s->r, K_ROPE_BASE), factor = recipe_real(&s->r, K_ROPE_DYNAMIC);
-    double longer = (double)recipe_int(&s->r, K_SEQ) / (double)recipe_int(&s->r, K_ROPE_TRAINED);
-    if (!recipe_given(&s->r, K_ROPE_DYNAMIC) || longer <= 1 || width <= 2) return base;
+    double base = s->j.rope_base, factor = s->j.rope_dynamic;
+    double longer = (double)s->j.seq / (double)s->j.rope_trained;
+    if (!job_has(&s->j, K_ROPE_DYNAMIC) || longer <= 1 || width <= 2) return base;
     return base * pow(factor * longer - (factor - 1), (double)width / (double)(width - 2));
 }
 
 static double frequency(const setup *s, int64_t i, int64_t width)
 {
     double plain = pow(base_of(s, width), -2.0 * (double)i / (double)width);
-    if (recipe_given(&s->r, K_ROPE_LINEAR)) plain /= recipe_real(&s->r, K_ROPE_LINEAR);
+    if (job_has(&s->j, K_ROPE_LINEAR)) plain /= s->j.rope_linear;
     if (is_yarn(s)) return yarn_frequency(s, i, width, plain);
-    return recipe_on(&s->r, K_LLAMA3_ROPE) ? llama3_frequency(s, plain) : plain;
+    return s->j.llama3_rope ? llama3_frequency(s, plain) : plain;
 }
 
 void rope_table(const setup *s, int64_t cp, float *table)
 {
     int64_t width = rope_width(s), half = width / 2;
-    int64_t run = recipe_int(&s->r, K_SEQ) / s->lay.cp, last = 2 * s->lay.cp - 1 - cp;
+    int64_t run = s->j.seq / s->lay.cp, last = 2 * s->lay.cp - 1 - cp;
     double scale = table_factor(s);
     for (int64_t i = 0; i < half; i++) {
         float rounded =
@@ -111,8 +110,8 @@ double rope_softmax_scale(const setup *s)
 {
     const model *m = &s->m;
     double size = (double)(m->mla ? m->qk_dim + m->qk_rope_dim : m->head_dim);
-    double scale = 1 / sqrt(size), all = recipe_real(&s->r, K_ROPE_MSCALE_ALL);
+    double scale = 1 / sqrt(size), all = s->j.rope_mscale_all;
     if (!m->mla || !is_yarn(s) || all <= 0) return scale;
-    double sharp = mscale(recipe_real(&s->r, K_ROPE_FACTOR), all);
+    double sharp = mscale(s->j.rope_factor, all);
     return scale * sharp * sharp;
 }

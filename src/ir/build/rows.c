@@ -15,7 +15,7 @@ static const char *bias_of(const builder *b, const char *weight)
     return arena_text(b->a, "%.*sbias", (int)n, weight);
 }
 
-static norm_bufs norm_with(builder *b, const norm_shape *z, int x, int y, knob_id eps)
+static norm_bufs norm_with(builder *b, const norm_shape *z, int x, int y, double eps)
 {
     const char *weight = z->weight;
     const int64_t rows = z->rows, width = z->width;
@@ -33,14 +33,14 @@ static norm_bufs norm_with(builder *b, const norm_shape *z, int x, int y, knob_i
     int bias = centred ? seg_weight(b, bias_of(b, weight)) : NONE;
     op *o = seg_op(b, SEG_FORWARD, centred ? OP_LAYER_NORM : OP_NORM, z->name, IN(x, n.w, bias),
                    OUT(n.y, n.rstd), DIM(rows, width));
-    o->real[REAL_NORM_eps] = recipe_real(&b->s->r, eps);
+    o->real[REAL_NORM_eps] = eps;
     o->flags = n.flags;
     return n;
 }
 
 norm_bufs norm_into(builder *b, const norm_shape *z, int x, int y)
 {
-    return norm_with(b, z, x, y, K_NORM_EPS);
+    return norm_with(b, z, x, y, b->s->j.norm_eps);
 }
 
 static int normed(builder *b, const norm_shape *z, unsigned drop)
@@ -56,8 +56,9 @@ norm_bufs norm_forward(builder *b, const norm_shape *z, int x, unsigned drop)
 
 norm_bufs norm_of_latent(builder *b, const norm_shape *z, int x, unsigned drop)
 {
-    bool own = recipe_given(&b->s->r, K_LATENT_EPS);
-    return norm_with(b, z, x, normed(b, z, drop), own ? K_LATENT_EPS : K_NORM_EPS);
+    const job *j = &b->s->j;
+    double eps = job_has(j, K_LATENT_EPS) ? j->latent_eps : j->norm_eps;
+    return norm_with(b, z, x, normed(b, z, drop), eps);
 }
 
 void norm_backward(builder *b, const norm_bufs *n, int dy, int dx, bool add)
@@ -99,7 +100,7 @@ norm_bufs norm_cut_forward(builder *b, const norm_shape *z, int x, unsigned drop
     int all = sums_of_all(b, SEG_FORWARD, IN(x, x), &n);
     op *o = seg_op(b, SEG_FORWARD, OP_NORM_PART, name, IN(x, n.w, all), OUT(n.y, n.rstd),
                    DIM(rows, width, b->s->lay.tp));
-    o->real[REAL_NORM_PART_eps] = recipe_real(&b->s->r, K_NORM_EPS);
+    o->real[REAL_NORM_PART_eps] = b->s->j.norm_eps;
     o->flags = n.flags;
     return n;
 }
@@ -116,30 +117,26 @@ void norm_cut_backward(builder *b, const norm_bufs *n, int dy, int dx)
 
 /* ---- activations */
 
-static act_kind kind_of(const recipe *r)
+static act_kind kind_of(const job *j)
 {
-    static const struct {
-        const char *word;
-        act_kind kind;
-    } words[] = {{"gelu", ACT_GELU},
-                 {"fast_gelu", ACT_FAST_GELU},
-                 {"quick_gelu", ACT_QUICK_GELU},
-                 {"squared_relu", ACT_SQUARED_RELU}};
-    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
-        if (recipe_is(r, K_ACTIVATION, words[i].word)) return words[i].kind;
-    return ACT_SILU;
+    static const act_kind kinds[] = {[J_ACTIVATION_SILU] = ACT_SILU,
+                                     [J_ACTIVATION_GELU] = ACT_GELU,
+                                     [J_ACTIVATION_FAST_GELU] = ACT_FAST_GELU,
+                                     [J_ACTIVATION_QUICK_GELU] = ACT_QUICK_GELU,
+                                     [J_ACTIVATION_SQUARED_RELU] = ACT_SQUARED_RELU,
+                                     [J_ACTIVATION_OTHER] = ACT_SILU};
+    return j->activation ? kinds[j->activation] : ACT_SILU;
 }
 
 /* SwiGLU, or gpt-oss's. */
 static bool is_fast(const builder *b, unsigned *flags)
 {
-    const recipe *r = &b->s->r;
-    bool clamped = recipe_given(r, K_GLU_CLAMP);
-    double clamp = clamped ? recipe_real(r, K_GLU_CLAMP) : 0, offset = recipe_real(r, K_GLU_OFFSET);
+    const job *j = &b->s->j;
+    bool clamped = job_has(j, K_GLU_CLAMP);
     *flags = clamped ? CLAMPED : 0;
     if (!b->s->m.glu) return false;
-    if (clamped) return kind_of(r) == ACT_QUICK_GELU && clamp == 7 && offset == 1;
-    return kind_of(r) == ACT_SILU && offset == 0;
+    if (clamped) return kind_of(j) == ACT_QUICK_GELU && j->glu_clamp == 7 && j->glu_offset == 1;
+    return kind_of(j) == ACT_SILU && j->glu_offset == 0;
 }
 
 int64_t act_columns(const builder *b)
@@ -150,7 +147,7 @@ int64_t act_columns(const builder *b)
 static void act_op(builder *b, int phase, const char *name, const int *in, const int *out,
                    const int64_t *dim)
 {
-    const recipe *r = &b->s->r;
+    const job *j = &b->s->j;
     unsigned flags;
     bool fast = is_fast(b, &flags), back = phase == SEG_BACKWARD;
     op_kind as = back ? OP_ACT_AS_D : OP_ACT_AS, usual = back ? OP_ACT_D : OP_ACT;
@@ -160,9 +157,9 @@ static void act_op(builder *b, int phase, const char *name, const int *in, const
         return;
     }
     o->dim[DIM_ACT_AS_GATED] = b->s->m.glu;
-    o->dim[DIM_ACT_AS_KIND] = kind_of(r);
-    o->real[REAL_ACT_AS_offset] = recipe_real(r, K_GLU_OFFSET);
-    o->real[REAL_ACT_AS_clamp] = recipe_given(r, K_GLU_CLAMP) ? recipe_real(r, K_GLU_CLAMP) : 0;
+    o->dim[DIM_ACT_AS_KIND] = kind_of(j);
+    o->real[REAL_ACT_AS_offset] = j->glu_offset;
+    o->real[REAL_ACT_AS_clamp] = j->glu_clamp;
 }
 
 void act_forward(builder *b, const char *name, const int *in, const int *out, int64_t rows,

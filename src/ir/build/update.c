@@ -156,22 +156,22 @@ static int gathered(builder *b, const program *p, int tally)
 
 static void judge(builder *b, const program *p, int sums, int given)
 {
-    const recipe *r = &p->s->r;
-    bool skips = recipe_given(r, K_SKIP_NORM);
+    const job *j = &p->s->j;
+    bool skips = job_has(j, K_SKIP_NORM);
     op *o = seg_op(b, SEG_FORWARD, OP_VERDICT, "verdict", IN(sums, given),
                    OUT(of_step(b, p, STEP_VERDICT)), NULL);
-    o->real[REAL_VERDICT_clip] = recipe_real(r, K_CLIP);
-    o->real[REAL_VERDICT_skip] = skips ? recipe_real(r, K_SKIP_NORM) : (double)INFINITY;
-    o->real[REAL_VERDICT_beta1] = recipe_real(r, K_BETA1);
-    o->real[REAL_VERDICT_beta2] = recipe_real(r, K_BETA2);
+    o->real[REAL_VERDICT_clip] = j->clip;
+    o->real[REAL_VERDICT_skip] = skips ? j->skip_norm : (double)INFINITY;
+    o->real[REAL_VERDICT_beta1] = j->beta1;
+    o->real[REAL_VERDICT_beta2] = j->beta2;
 }
 
 /* Without an update nothing but clipping, were it on, would use the gradient's norm; it takes a
  * pass over all gradients. */
 static bool asks_norm(const program *p)
 {
-    const recipe *r = &p->s->r;
-    return p->types.moments || recipe_real(r, K_CLIP) > 0 || recipe_given(r, K_SKIP_NORM);
+    const job *j = &p->s->j;
+    return p->types.moments || j->clip > 0 || job_has(j, K_SKIP_NORM);
 }
 
 void build_report(builder *b, segment *seg, const program *p)
@@ -206,7 +206,7 @@ void build_report(builder *b, segment *seg, const program *p)
 static void update_biases(builder *b, const program *p, int verdict)
 {
     const model *m = &p->s->m;
-    double rate = recipe_real(&p->s->r, K_BIAS_RATE);
+    double rate = p->s->j.bias_rate;
     int64_t each = dtype_bytes(DTYPE_F32, m->experts);
     if (!m->expert_bias || rate == 0) return;
     if (group_width(p->s, GROUP_TP_DP_CP) > 1) {
@@ -228,12 +228,12 @@ static void update_biases(builder *b, const program *p, int verdict)
 }
 
 /* Both kinds have the same numbers in the same places. */
-static void set_numbers(op *o, const recipe *r)
+static void set_numbers(op *o, const job *j)
 {
-    o->real[REAL_ADAMW_beta1] = recipe_real(r, K_BETA1);
-    o->real[REAL_ADAMW_beta2] = recipe_real(r, K_BETA2);
-    o->real[REAL_ADAMW_eps] = recipe_real(r, K_ADAM_EPS);
-    if (!recipe_on(r, K_DECOUPLED_WD)) o->flags |= DECAY_L2;
+    o->real[REAL_ADAMW_beta1] = j->beta1;
+    o->real[REAL_ADAMW_beta2] = j->beta2;
+    o->real[REAL_ADAMW_eps] = j->adam_eps;
+    if (!j->decoupled_wd) o->flags |= DECAY_L2;
 }
 
 static int of_optimizer(builder *b, const program *p, const char *name, int64_t at, dtype type)
@@ -252,7 +252,7 @@ static void update_weights(builder *b, const program *p, int verdict)
                    IN(gradients(b, p), of_step(b, p, STEP_TABLE), verdict),
                    OUT(weights, masters, first, second),
                    DIM(p->weights.owned, program_trained_weights(p), (int64_t)0, p->updated));
-    set_numbers(o, &p->s->r);
+    set_numbers(o, &p->s->j);
 }
 
 /* ---- what the host updates (I3) */
@@ -316,7 +316,7 @@ static void update_piece(builder *b, const program *p, int table, const kept_pie
             kept_array(b, p, "second moments", k->second, t->second, x)),
         DIM(p->weights.owned, elements_of(p, STEP_TABLE) / TABLE_COLUMNS, x->own, x->n, x->at));
     o->stream = STREAM_HOST;
-    set_numbers(o, &p->s->r);
+    set_numbers(o, &p->s->j);
     copy_part(b, true, up, of_weights);
 }
 
@@ -348,7 +348,7 @@ static void move_piece(builder *b, const program *p, const kept_piece *x)
                    IN(gradients(b, p), of_step(b, p, STEP_TABLE), of_step(b, p, STEP_VERDICT)),
                    OUT(weights, here[0], here[1], here[2]),
                    DIM(p->weights.owned, program_trained_weights(p), x->own, x->n));
-    set_numbers(o, &p->s->r);
+    set_numbers(o, &p->s->j);
     for (int i = 0; i < ARRAYS; i++)
         if (here[i] != NONE) copy_part(b, false, here[i], there[i]);
 }

@@ -23,19 +23,19 @@
 unsigned fusions_of(const setup *s)
 {
     static const struct {
-        const char *word;
+        int word;
         unsigned fusion;
-    } words[] = {{"qkv", FUSE_QKV},
-                 {"add_norm", FUSE_ADD_NORM},
-                 {"norm_back", FUSE_NORM_BACK},
-                 {"act_quant", FUSE_ACT_QUANT},
-                 {"permute_quant", FUSE_PERMUTE_QUANT},
-                 {"norm_quant", FUSE_NORM_QUANT}};
+    } words[] = {{J_FUSION_QKV, FUSE_QKV},
+                 {J_FUSION_ADD_NORM, FUSE_ADD_NORM},
+                 {J_FUSION_NORM_BACK, FUSE_NORM_BACK},
+                 {J_FUSION_ACT_QUANT, FUSE_ACT_QUANT},
+                 {J_FUSION_PERMUTE_QUANT, FUSE_PERMUTE_QUANT},
+                 {J_FUSION_NORM_QUANT, FUSE_NORM_QUANT}};
     const target_row *target = target_row_of(s);
     unsigned wanted = 0;
-    if (!recipe_given(&s->r, K_FUSION)) return target->fusions;
+    if (!job_has(&s->j, K_FUSION)) return target->fusions;
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
-        if (recipe_has(&s->r, K_FUSION, words[i].word)) wanted |= words[i].fusion;
+        if (job_lists(s->j.fusion, words[i].word)) wanted |= words[i].fusion;
     return wanted & target->can_fuse;
 }
 

@@ -200,14 +200,13 @@ static layer_extra extra_of(const segment *seg, const setup *s)
     layer_extra x = {0, 0};
     if (seg->dropped & DROP_FULL) return x;
     bool again = seg->dropped & DROP_CORE_ATTN;
-    if (recipe_is(&s->r, K_ATTN_BACKEND, "unfused")) {
-        bool away =
-            recipe_on(&s->r, K_OFFLOAD) && recipe_has(&s->r, K_OFFLOAD_MODULES, "core_attn");
+    if (s->j.attn_backend == J_ATTN_BACKEND_UNFUSED) {
+        bool away = s->j.offload && job_lists(s->j.offload_modules, J_OFFLOAD_MODULES_CORE_ATTN);
         int64_t scores = scores_bytes(seg);
         x.kept = again || away ? 0 : scores;
         x.beside = scores + (again ? scores : away ? 3 * scores : 0); /* I5 */
     }
-    if (recipe_on(&s->r, K_OFFLOAD)) x.beside += host_bytes(seg); /* I5 */
+    if (s->j.offload) x.beside += host_bytes(seg); /* I5 */
     if (s->lay.cp > 1 && !again) x.kept += second_output(seg);
     if ((seg->dropped & DROP_LAYERNORM) && !s->m.mla) x.kept += fused_norm(seg);
     return x;
@@ -238,7 +237,7 @@ static void add_logits(live_span *x, const setup *s)
 {
     const step_shape z = step_shape_of(s);
     int64_t logits = mul_sat(z.Tc, s->m.padded_vocab / s->lay.tp), losses = 1 + (s->m.n_mtp > 0);
-    bool native = !recipe_on(&s->r, K_CE_FUSION) || recipe_is(&s->r, K_CE_IMPL, "native");
+    bool native = !s->j.ce_fusion || s->j.ce_impl == J_CE_IMPL_NATIVE;
     int64_t kept = allocated(mul_sat(logits, native ? 4 : 2)),
             beside = allocated(mul_sat(logits, 2));
     x->kept.logits += losses * kept;

@@ -92,7 +92,7 @@ void program_live(program_size *out, const program *p)
     live_span *known = ARENA_ARRAY(l.a, live_span, p->n_segments + 1);
     for (int i = 0; i < p->n_segments; i++) known[i].forward.saved = -1;
     for (int64_t i = 0; i < p->n_chunks; i++) make_row(&l, known, i);
-    bool pairs = recipe_on(&p->s->r, K_EP_OVERLAP);
+    bool pairs = p->s->j.ep_overlap;
     if (pairs) find_pairs(&l);
     live_rank r = {.order = &p->order,
                    .rows = l.rows,

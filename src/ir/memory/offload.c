@@ -17,20 +17,26 @@
 
 static const struct {
     const char *name;
+    int word;
     unsigned bit;
 } names[] = {
-    {"core_attn", OFF_CORE_ATTN},   {"attn_proj", OFF_ATTN_PROJ}, {"expert_fc1", OFF_EXPERT_FC1},
-    {"fused_group_mlp", OFF_FUSED}, {"moe_act", OFF_MOE_ACT},     {"attn_norm", OFF_ATTN_NORM},
-    {"mlp_norm", OFF_MLP_NORM},     {"qkv_linear", OFF_QKV},
+    {"core_attn", J_OFFLOAD_MODULES_CORE_ATTN, OFF_CORE_ATTN},
+    {"attn_proj", J_OFFLOAD_MODULES_ATTN_PROJ, OFF_ATTN_PROJ},
+    {"expert_fc1", J_OFFLOAD_MODULES_EXPERT_FC1, OFF_EXPERT_FC1},
+    {"fused_group_mlp", J_OFFLOAD_MODULES_FUSED_GROUP_MLP, OFF_FUSED},
+    {"moe_act", J_OFFLOAD_MODULES_MOE_ACT, OFF_MOE_ACT},
+    {"attn_norm", J_OFFLOAD_MODULES_ATTN_NORM, OFF_ATTN_NORM},
+    {"mlp_norm", J_OFFLOAD_MODULES_MLP_NORM, OFF_MLP_NORM},
+    {"qkv_linear", J_OFFLOAD_MODULES_QKV_LINEAR, OFF_QKV},
 };
 enum { NAMES = sizeof names / sizeof names[0] };
 
-offload_options offload_options_of(const recipe *r)
+offload_options offload_options_of(const job *j)
 {
-    offload_options o = {.least = recipe_int(r, K_OFFLOAD_MIN)};
-    for (int i = 0; i < NAMES && recipe_on(r, K_OFFLOAD); i++)
-        if (recipe_has(r, K_OFFLOAD_MODULES, names[i].name)) o.names |= names[i].bit;
-    if (recipe_real(r, K_OFFLOAD_FRACTION) <= 0) o.names = 0;
+    offload_options o = {.least = j->offload_min};
+    for (int i = 0; i < NAMES && j->offload; i++)
+        if (job_lists(j->offload_modules, names[i].word)) o.names |= names[i].bit;
+    if (j->offload_fraction <= 0) o.names = 0;
     return o;
 }
 
@@ -42,7 +48,7 @@ bool offload_takes(const offload_options *o, const buf *b)
 
 bool offload_takes_input(const setup *s, int64_t layer, int64_t T)
 {
-    offload_options o = offload_options_of(&s->r);
+    offload_options o = offload_options_of(&s->j);
     return (offload_of_input(&s->m, layer) & o.names) && T * s->m.hidden >= o.least;
 }
 

@@ -9,7 +9,7 @@ typedef struct offload_options {
     int64_t least;  /* elements; smaller buffers stay */
 } offload_options;
 
-offload_options offload_options_of(const recipe *r);
+offload_options offload_options_of(const job *j);
 
 /* Does this buffer go to the host, as long as it is saved? */
 bool offload_takes(const offload_options *o, const buf *b);

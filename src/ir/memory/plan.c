@@ -126,7 +126,7 @@ static void plan_pieces(program *p)
         return;
     }
     k->piece = kept_piece(k->n);
-    k->ring_depth = recipe_on(&p->s->r, K_OPT_OFFLOAD_OVERLAP) ? 2 : 1;
+    k->ring_depth = p->s->j.opt_offload_overlap ? 2 : 1;
     k->weights = k->gradients + k->ring_depth * dtype_bytes(t->gradient, k->piece);
     k->table = k->weights + k->ring_depth * dtype_bytes(t->weight, k->piece);
     k->bytes = k->table + p->step_bytes[STEP_TABLE];
@@ -153,7 +153,7 @@ void plan_state(program *p)
     const setup *s = p->s;
     const number_types *t = &p->types;
     int64_t moments = t->moments ? p->weights.owned : 0;
-    double on_host = recipe_on_cpu(&s->r) ? 0 : state_on_host(&s->r);
+    double on_host = job_on_cpu(&s->j) ? 0 : state_on_host(&s->r);
     if (state_is_moved(&s->r)) moments = 0;
     if (on_host > 0) /* whole vectors of kernels */
         moments = (int64_t)((double)moments * (1 - on_host)) / PLAN_ALIGN * PLAN_ALIGN;
@@ -165,7 +165,7 @@ void plan_state(program *p)
     p->bytes[REGION_GRADIENTS] = dtype_bytes(t->gradient, p->weights.trained);
     p->bytes[REGION_OPTIMIZER] = p->optimizer_bytes;
     plan_kept(p);
-    if (recipe_on_cpu(&s->r)) return;
+    if (job_on_cpu(&s->j)) return;
     state_bytes bytes;
     state_of_stage(&bytes, s, p->at.pp);
     p->bytes[REGION_WEIGHTS] = state_weights(&bytes);
@@ -185,7 +185,7 @@ static const weight *weight_of(const program *p, const instance *i, const param 
 
 void plan_copies(program *p, arena *a)
 {
-    const quant_plan plan = quant_plan_of(&p->s->r);
+    const quant_plan plan = quant_plan_of(&p->s->j);
     p->bytes[REGION_QUANTIZED_WEIGHTS] = 0;
     if (plan.form == QUANT_NONE) return;
     p->copy_at = ARENA_ARRAY(a, int64_t, p->weights.n + 1);

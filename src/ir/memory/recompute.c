@@ -14,20 +14,21 @@
 
 #include "ir/segment.h"
 
-const drop_module drop_modules[DROP_MODULES] = {{"layernorm", DROP_LAYERNORM},
-                                                {"mla_up_proj", DROP_MLA_UP_PROJ},
-                                                {"gdn_norm_out", DROP_GDN_NORM_OUT},
-                                                {"moe_act", DROP_MOE_ACT},
-                                                {"shared_experts", DROP_SHARED},
-                                                {"mlp", DROP_MLP},
-                                                {"moe", DROP_MOE},
-                                                {"core_attn", DROP_CORE_ATTN}};
+const drop_module drop_modules[DROP_MODULES] = {
+    {"layernorm", J_RECOMPUTE_MODULES_LAYERNORM, DROP_LAYERNORM},
+    {"mla_up_proj", J_RECOMPUTE_MODULES_MLA_UP_PROJ, DROP_MLA_UP_PROJ},
+    {"gdn_norm_out", J_RECOMPUTE_MODULES_GDN_NORM_OUT, DROP_GDN_NORM_OUT},
+    {"moe_act", J_RECOMPUTE_MODULES_MOE_ACT, DROP_MOE_ACT},
+    {"shared_experts", J_RECOMPUTE_MODULES_SHARED_EXPERTS, DROP_SHARED},
+    {"mlp", J_RECOMPUTE_MODULES_MLP, DROP_MLP},
+    {"moe", J_RECOMPUTE_MODULES_MOE, DROP_MOE},
+    {"core_attn", J_RECOMPUTE_MODULES_CORE_ATTN, DROP_CORE_ATTN}};
 
-unsigned drop_of_recipe(const recipe *r)
+unsigned drop_of(const job *j)
 {
     unsigned drop = 0;
     for (int i = 0; i < DROP_MODULES; i++)
-        if (recipe_has(r, K_RECOMPUTE_MODULES, drop_modules[i].word)) drop |= drop_modules[i].drop;
+        if (job_lists(j->recompute_modules, drop_modules[i].listed)) drop |= drop_modules[i].drop;
     return drop;
 }
 

@@ -27,7 +27,7 @@ static slot_row row_of(const chunk *c, bool host, arena *a)
 packed place_slots(program *p, bool host, bool sizes_only, arena *a)
 {
     slot_row *rows = ARENA_ARRAY(a, slot_row, p->n_chunks);
-    slot_rows s = {rows, p->n_chunks, recipe_on(&p->s->r, K_EP_OVERLAP), p->posts_early};
+    slot_rows s = {rows, p->n_chunks, p->s->j.ep_overlap, p->posts_early};
     p->slots = 1;
     for (int64_t c = 0; c < p->n_chunks; c++) {
         rows[c] = row_of(&p->chunks[c], host, a);

@@ -27,8 +27,8 @@ enum {
 
 bool step_packs(const setup *s)
 {
-    return recipe_on(&s->r, K_PACK_STEP) && target_row_of(s)->writes_first && s->pipe.pp == 1 &&
-           s->pipe.vpp == 1 && !recipe_on(&s->r, K_EP_OVERLAP) && !recipe_on(&s->r, K_OFFLOAD);
+    return s->j.pack_step && target_row_of(s)->writes_first && s->pipe.pp == 1 &&
+           s->pipe.vpp == 1 && !s->j.ep_overlap && !s->j.offload;
 }
 
 typedef struct piece {

@@ -52,8 +52,8 @@ static const segment *pair_segment(assembly *s, const segment *f, const segment 
         return known->seg;
     }
     segment *seg = assembly_segment(s);
-    const recipe *r = &s->p->s->r;
-    pair_options o = {.delay = recipe_on(r, K_DELAY_WGRAD), .early = recipe_on(r, K_EARLY_ATTN)};
+    const job *j = &s->p->s->j;
+    pair_options o = {.delay = j->delay_wgrad, .early = j->early_attn};
     segment_pair(seg, f, b, o, s->b.a);
     ARENA_GROW(s->b.a, s->pairs, s->n_pairs, s->pairs_room);
     s->pairs[s->n_pairs++] = (struct known_pair){f, b, seg, s->p->at.rank};
@@ -249,7 +249,7 @@ static void run_both(item_walk *w, const unit *u)
 static void cut_units(item_walk *w)
 {
     const step_order *o = &w->p->order;
-    bool pairs = recipe_on(&w->p->s->r, K_EP_OVERLAP);
+    bool pairs = w->p->s->j.ep_overlap;
     w->units = ARENA_ARRAY(w->s->own, unit, o->n);
     for (int64_t i = 0; i < o->n; i++) {
         bool forward = o->list[i].phase == SEG_FORWARD;
@@ -324,7 +324,7 @@ void build_items(assembly *s)
     w.first_f = ARENA_ARRAY(a, int64_t, p->n_chunks);
     w.last_b = ARENA_ARRAY(a, int64_t, p->n_chunks);
     w.user = ARENA_ARRAY(a, int, p->weights.n_buckets + 1);
-    w.overlaps_reduction = recipe_on(&p->s->r, K_GRAD_OVERLAP);
+    w.overlaps_reduction = p->s->j.grad_overlap;
     find_entries(&w);
     find_users(&w);
     cut_units(&w);

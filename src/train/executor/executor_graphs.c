@@ -67,7 +67,7 @@ static void number_graphs(graph_plan *g)
 
 status executor_graphs(executor *e, error *err)
 {
-    unsigned parts = capture_of(&e->p->s->r);
+    unsigned parts = capture_of(&e->p->s->j);
     e->graphs = NULL;
     if (!parts || !e->d->table->graphs) return OK;
     graph_plan *g = ARENA_NEW(e->memory, graph_plan);
