@@ -34,9 +34,9 @@ SOURCES  := $(filter-out $(MAIN) $(MPI_PART) src/backend/cuda/%,\
 OBJECTS  := $(SOURCES:%.c=$(BUILD)/obj/%.o)
 LIBRARY  := $(BUILD)/libmoefold.a
 PROGRAM  := $(BUILD)/moefold
-OP_NAMES := $(BUILD)/generated/op/op_names.h
+OPS      := $(addprefix $(BUILD)/generated/op/op_,names.h facts.h cuda.h)
 JOB      := $(BUILD)/generated/job/fields.h $(BUILD)/generated/config/job_words.h
-MADE     := $(OP_NAMES) $(JOB)
+MADE     := $(OPS) $(JOB)
 PAGE     := $(patsubst src/report/%,$(BUILD)/generated/report/%.h,$(wildcard src/report/page.html \
             src/report/page.css src/report/page.js))
 TESTS    := $(patsubst %.c,$(BUILD)/%,$(sort $(wildcard tests/*/test_*.c)))
@@ -250,16 +250,13 @@ $(LIBRARY): $(OBJECTS) $(BUILD)/sources
 # Kinds of operations and positions of their operands by name. Which sources include it is known
 # after the first compilation only, so all wait for it. It is written where it changed: every kernel
 # includes it, and most edits of the tables are of formats and explanations.
-$(OP_NAMES): $(OP_NAMES).new
+$(OPS) $(JOB): %: %.new
 	@cmp -s $< $@ || cp $< $@
 
-$(OP_NAMES).new: tools/op_names $(wildcard src/op/ops*.def) | check-deps
+$(OPS:%=%.new): tools/op_names $(wildcard src/op/ops*.def) | check-deps
 	@mkdir -p $(@D)
-	$(call say,names,$@)
-	$(Q)tools/op_names $(CC) > $@
-
-$(JOB): %: %.new
-	@cmp -s $< $@ || cp $< $@
+	$(call say,names,$(@:.new=))
+	$(Q)tools/op_names $(@:$(BUILD)/generated/op/op_%.h.new=%) $(CC) > $@
 
 $(JOB:%=%.new): tools/job_fields src/config/knobs.def | check-deps
 	@mkdir -p $(@D)

@@ -3,19 +3,7 @@
 
 bool capture_is_router(op_kind k)
 {
-    return k == OP_ROUTER || k == OP_ROUTER_D || k == OP_DROP || k == OP_AUX_LOSS ||
-           k == OP_AUX_GLOBAL || k == OP_AUX_COUNT || k == OP_Z_LOSS || k == OP_LOAD;
-}
-
-static bool is_preprocess(op_kind k)
-{
-    return k == OP_SORT || k == OP_ROUTE || k == OP_FLEX_COUNT || k == OP_FLEX_PLAN ||
-           k == OP_FLEX_PACK;
-}
-
-static bool is_norm(op_kind k)
-{
-    return k == OP_NORM || k == OP_LAYER_NORM;
+    return op_infos[k].cost == COST_CLASS_ROUTER;
 }
 
 static const unsigned part_of_module[MODULE_COUNT] = {
@@ -31,9 +19,9 @@ static const unsigned part_of_module[MODULE_COUNT] = {
 unsigned capture_part(const op *o)
 {
     if (o->module != MODULE_MOE) return part_of_module[o->module];
-    if (capture_is_router(o->kind) || is_norm(o->kind) || o->role == ROLE_ROUTER)
+    if (capture_is_router(o->kind) || op_is(o->kind, NORMALISES) || o->role == ROLE_ROUTER)
         return CAPTURED_ROUTER;
-    return is_preprocess(o->kind) ? CAPTURED_PREPROCESS : CAPTURED_EXPERTS;
+    return op_is(o->kind, PREPROCESS) ? CAPTURED_PREPROCESS : CAPTURED_EXPERTS;
 }
 
 unsigned capture_of(const job *j)

@@ -233,14 +233,6 @@ static op *append(segment *seg, int phase, arena *a)
     return &seg->ops[phase][seg->n_ops[phase]++];
 }
 
-static bool is_weight_gradient(op_kind k)
-{
-    return k == OP_GEMM_W || k == OP_BIAS_W || k == OP_EMBED_W || k == OP_NORM_W ||
-           k == OP_LAYER_NORM_W || k == OP_POSITIONS_W || k == OP_CONV_W || k == OP_GDN_GATES_W ||
-           k == OP_GATED_NORM_W || k == OP_GROUPED_W || k == OP_GROUPED_BIAS_W || k == OP_QGEMM_W ||
-           k == OP_QGROUPED_W;
-}
-
 op *seg_op(builder *b, int phase, op_kind kind, const char *name, const int *in, const int *out,
            const int64_t *dim)
 {
@@ -249,9 +241,9 @@ op *seg_op(builder *b, int phase, op_kind kind, const char *name, const int *in,
     o->node = b->node;
     o->layer_step = b->layer_step;
     o->blocks = b->blocks;
-    o->phase = phase == SEG_FORWARD       ? PHASE_FORWARD
-               : is_weight_gradient(kind) ? PHASE_WGRAD
-                                          : PHASE_BACKWARD;
+    o->phase = phase == SEG_FORWARD                             ? PHASE_FORWARD
+               : op_infos[kind].gradient == GRADIENT_OF_WEIGHTS ? PHASE_WGRAD
+                                                                : PHASE_BACKWARD;
     for (int i = 0; i < OP_IN_MAX; i++) o->in[i] = NONE;
     for (int i = 0; i < OP_OUT_MAX; i++) o->out[i] = NONE;
     for (int i = 0; in && in[i] != END; i++) o->in[i] = in[i];

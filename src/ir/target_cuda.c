@@ -1,4 +1,4 @@
-/* target_cuda.c - what kernels of a GPU need beside an operation's buffers, by formula.
+/* target_cuda.c - what kernels of a GPU need beside an operation's buffers, by the formulas of ops.def.
  *
  * The planner knows no kernels, so these are bounds for all rows of a kind (backend/cuda/kernels),
  * which tests/cuda compares with what each row asks for. The largest are attention's gradient,
@@ -186,71 +186,20 @@ static int64_t fused(const op *o, const op_types *t)
                                  2 * o->dim[DIM_QKV_HEADS_D_D], 4));
 }
 
+static int64_t sorted(int64_t pairs, int64_t experts)
+{
+    return room(ceil_div(pairs, SORTED), experts, 4);
+}
+
+static int64_t library(dtype type)
+{
+    return type == DTYPE_BF16 ? LIBRARY : 0;
+}
+
+#include "op/op_cuda.h"
+
 int64_t target_cuda_room(const op *o, const op_types *t)
 {
-    const int64_t *d = o->dim;
     if (op_is_fused(o->kind)) return fused(o, t);
-    switch (o->kind) {
-    case OP_GEMM:
-    case OP_GEMM_D:
-    case OP_GEMM_W:
-        return gemm(o, t);
-    case OP_QGEMM:
-    case OP_QGEMM_D:
-    case OP_QGEMM_W:
-        return LIBRARY;
-    case OP_HEAD_LOSS:
-        return head(o, t);
-    case OP_HEAD_PART:
-        return t->in[IN_HEAD_PART_x] == DTYPE_BF16 ? LIBRARY : 0;
-    case OP_HEAD_PART_D:
-        return room(d[DIM_HEAD_PART_D_ROWS], 2, 4) +
-               (t->in[IN_HEAD_PART_D_x] == DTYPE_BF16 ? LIBRARY : 0);
-    case OP_ATTN:
-        return 512;
-    case OP_ATTN_D:
-        return attention(o, t);
-    case OP_ATTN_BLOCK:
-        return block(o, t);
-    case OP_ATTN_BLOCK_D:
-        return block_gradient(o, t);
-    case OP_BIAS_W:
-        return columns(d[DIM_BIAS_W_M], d[DIM_BIAS_W_N]);
-    case OP_NORM_W:
-        return columns(d[DIM_NORM_W_M], d[DIM_NORM_W_H]);
-    case OP_LAYER_NORM_W:
-        return columns(d[DIM_LAYER_NORM_W_M], d[DIM_LAYER_NORM_W_H]);
-    case OP_GATED_NORM_W:
-        return columns(d[DIM_GATED_NORM_W_M], d[DIM_GATED_NORM_W_H]);
-    case OP_CONV_W:
-        return columns(d[DIM_CONV_W_B] * d[DIM_CONV_W_S], d[DIM_CONV_W_C] * d[DIM_CONV_W_TAPS]);
-    case OP_GDN_GATES_W:
-        return columns(d[DIM_GDN_GATES_W_T], d[DIM_GDN_GATES_W_NV]);
-    case OP_GDN_RULE:
-        return rule(o, t);
-    case OP_GDN_RULE_D:
-        return rule_gradient(o, t);
-    case OP_PERMUTE:
-        return room(d[DIM_PERMUTE_ROOM], 8, 1);
-    case OP_UNPERMUTE_D:
-        return room(d[DIM_UNPERMUTE_D_ROOM], 8, 1);
-    case OP_FLEX_PLACE:
-        return room(d[DIM_FLEX_PLACE_ROOM], 8, 1);
-    case OP_SORT:
-    case OP_LOAD:
-        return room(ceil_div(d[DIM_SORT_T] * d[DIM_SORT_K], SORTED), d[DIM_SORT_E], 4);
-    case OP_AUX_COUNT:
-        return room(samples(d[DIM_AUX_COUNT_T], d[DIM_AUX_COUNT_S]), d[DIM_AUX_COUNT_E], 4);
-    case OP_AUX_LOSS:
-        return 256 + room(d[DIM_AUX_LOSS_T], 8, 1) +
-               room(samples(d[DIM_AUX_LOSS_T], d[DIM_AUX_LOSS_S]), d[DIM_AUX_LOSS_E], 4);
-    case OP_AUX_GLOBAL:
-        return 256 + room(d[DIM_AUX_GLOBAL_T], 8, 1);
-    case OP_SQUARES:
-        return room(d[DIM_SQUARES_N] / UPDATE_PIECE + d[DIM_SQUARES_ROWS] + 1, 8, 1);
-    case OP_Z_LOSS:
-        return 256 + room(d[DIM_Z_LOSS_T], 8, 1);
-    default:
-        return 0;
-    }
+    return rooms[o->kind] ? rooms[o->kind](o, t) : 0;
 }

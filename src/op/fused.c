@@ -245,24 +245,6 @@ const fused_form *fused_patterns(int *n)
 
 /* ---- expanding */
 
-unsigned fused_flags(op_kind part)
-{
-    switch (part) {
-    case OP_NORM:
-        return ZERO_CENTRED;
-    case OP_NORM_D:
-        return ZERO_CENTRED | ACCUMULATE;
-    case OP_ACT:
-    case OP_ACT_D:
-        return CLAMPED;
-    case OP_ROPE:
-    case OP_ROPE_D:
-        return INTERLEAVED;
-    default:
-        return 0;
-    }
-}
-
 int64_t fused_size_of(const fused_size *z, const int64_t *dim)
 {
     int64_t n = z->number;
@@ -327,7 +309,7 @@ void fused_expand(fused_steps *out, const op *o, const op_types *t)
         *made = *o;
         *of = (op_types){.in = {0}};
         made->kind = p->kind;
-        made->flags = o->flags & (fused_flags(p->kind) | REPLAY);
+        made->flags = o->flags & (op_infos[p->kind].flags | REPLAY);
         memset(made->dim, 0, sizeof made->dim);
         for (int k = 0; k < p->n_sizes; k++) made->dim[k] = fused_size_of(&p->size[k], o->dim);
         for (int k = 0; k < OP_IN_MAX; k++)

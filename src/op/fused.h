@@ -27,7 +27,7 @@ enum {
 
 static inline bool op_is_fused(op_kind k)
 {
-    return k >= OP_ADD_NORM && k <= OP_NORM_QUANT; /* they stand together in ops_fused.def */
+    return op_is(k, OF_PARTS);
 }
 
 /* Operands are numbered: inputs of the fused kind from 0, its outputs from OP_IN_MAX, and behind
@@ -70,9 +70,6 @@ typedef struct fused_form {
 
 /* What the transformation looks for, in this order. */
 const fused_form *fused_patterns(int *n);
-
-/* Flags that a part has of its fused operation. */
-unsigned fused_flags(op_kind part);
 
 /* The length of a part, given sizes of the fused kind. */
 int64_t fused_size_of(const fused_size *z, const int64_t *dim);

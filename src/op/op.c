@@ -1,20 +1,7 @@
-/* op.c - names, FLOPs and bytes of operations. */
+/* op.c - names and FLOPs of operations. */
 #include "op/op.h"
 
 #include <string.h>
-
-const op_info op_infos[OP_COUNT] = {
-#define OP(id, in_, out_, types_, dims_, reals_, help_)                                            \
-    [OP_##id] = {.name = #id,                                                                      \
-                 .in = in_,                                                                        \
-                 .out = out_,                                                                      \
-                 .types = types_,                                                                  \
-                 .dims = dims_,                                                                    \
-                 .reals = reals_,                                                                  \
-                 .help = help_},
-#include "op/ops.def"
-#undef OP
-};
 
 int op_first_buf(const op *o)
 {
@@ -90,42 +77,7 @@ op_stream op_stream_channel(op_stream s)
     return receives ? op_stream_opposite(s) : s;
 }
 
-bool op_is_comm(op_kind k)
-{
-    return k >= OP_ALL_GATHER && k <= OP_RECV; /* they stand together in ops_comm.def */
-}
-
-bool op_is_copy(op_kind k)
-{
-    return k == OP_COPY_OUT || k == OP_COPY_IN;
-}
-
-bool op_can_overwrite(op_kind k)
-{
-    return k == OP_GEMM_W || k == OP_GROUPED_W || k == OP_QGEMM_W || k == OP_QGROUPED_W ||
-           k == OP_HEAD_LOSS || k == OP_HEAD_PART_D || k == OP_EMBED_W;
-}
-
-bool op_is_typed(op_kind k)
-{
-    return op_is_copy(k) || k == OP_ZERO || k == OP_SQUARES || k == OP_ADAMW ||
-           k == OP_HOST_ADAMW || k == OP_QUANTISE;
-}
-
-bool op_is_quantised(op_kind k)
-{
-    return k >= OP_QUANTISE && k <= OP_QGROUPED_W; /* they stand together in ops_quant.def */
-}
-
-bool op_makes_codes(op_kind k)
-{
-    return k == OP_QUANTISE || (k >= OP_ACT_QUANT && k <= OP_NORM_QUANT); /* ops_fused.def */
-}
-
-bool op_is_async(op_kind k)
-{
-    return op_is_comm(k) || op_is_copy(k) || k == OP_HOST_ADAMW;
-}
+/* ---- FLOPs: the functions of formulas in ops.def */
 
 /* Pairs of tokens that a causal mask with a window lets through, of one sequence. */
 static double causal_pairs(double s, double window)
@@ -149,84 +101,21 @@ static double pairs_before(double q, double n_q, double k, double n_k)
 }
 
 /* Of a block over tokens in two halves (ATTN_BLOCK), one sample. */
-static double block_pairs(const double *d)
+static double block_pairs(double sq, double sk, double window, const double q[2], const double k[2])
 {
-    double sum = 0, n_q = d[DIM_ATTN_BLOCK_SQ] / 2, n_k = d[DIM_ATTN_BLOCK_SK] / 2;
-    double window = d[DIM_ATTN_BLOCK_WINDOW];
-    for (int q = DIM_ATTN_BLOCK_QA; q <= DIM_ATTN_BLOCK_QB; q++)
-        for (int k = DIM_ATTN_BLOCK_KA; k <= DIM_ATTN_BLOCK_KB; k++) {
-            sum += pairs_before(d[q], n_q, d[k], n_k);
-            if (window > 0) sum -= pairs_before(d[q] - window, n_q, d[k], n_k);
+    double sum = 0, n_q = sq / 2, n_k = sk / 2;
+    for (int i = 0; i < 2; i++)
+        for (int l = 0; l < 2; l++) {
+            sum += pairs_before(q[i], n_q, k[l], n_k);
+            if (window > 0) sum -= pairs_before(q[i] - window, n_q, k[l], n_k);
         }
     return sum;
 }
 
-/* GEMMs of size D and of size DV for each pair of tokens. */
-static double attention_flops(const double *d, double by_d, double by_dv)
-{
-    double pairs = causal_pairs(d[DIM_ATTN_S], d[DIM_ATTN_WINDOW]);
-    return 2 * d[DIM_ATTN_B] * pairs * d[DIM_ATTN_N] *
-           (by_d * d[DIM_ATTN_D] + by_dv * d[DIM_ATTN_DV]);
-}
-
-static double block_flops(const double *d, double by_d, double by_dv)
-{
-    return 2 * d[DIM_ATTN_BLOCK_B] * block_pairs(d) * d[DIM_ATTN_BLOCK_N] *
-           (by_d * d[DIM_ATTN_BLOCK_D] + by_dv * d[DIM_ATTN_BLOCK_DV]);
-}
-
-static double rule_flops(const double *d, double each)
-{
-    return each * d[DIM_GDN_RULE_B] * d[DIM_GDN_RULE_S] * d[DIM_GDN_RULE_Nv] * d[DIM_GDN_RULE_Dk] *
-           d[DIM_GDN_RULE_Dv];
-}
+#include "op/op_facts.h"
 
 double op_flops(const op *o)
 {
-    double d[OP_DIM_MAX];
-    for (int i = 0; i < OP_DIM_MAX; i++) d[i] = (double)o->dim[i];
-    switch (o->kind) {
-    case OP_GEMM:
-    case OP_GEMM_D:
-    case OP_GEMM_W:
-        return 2 * d[DIM_GEMM_M] * d[DIM_GEMM_N] * d[DIM_GEMM_K];
-    case OP_QGEMM:
-    case OP_QGEMM_D:
-    case OP_QGEMM_W:
-        return 2 * d[DIM_QGEMM_M] * d[DIM_QGEMM_N] * d[DIM_QGEMM_K];
-    case OP_GROUPED:
-    case OP_GROUPED_D:
-    case OP_GROUPED_W:
-    case OP_QGROUPED:
-    case OP_QGROUPED_D:
-    case OP_QGROUPED_W:
-        /* of all rows; empty ones cost nothing */
-        return 2 * d[DIM_GROUPED_ROOM] * d[DIM_GROUPED_N] * d[DIM_GROUPED_K];
-    case OP_ATTN:
-        return attention_flops(d, 1, 1);
-    case OP_ATTN_D:
-        return attention_flops(d, 3, 2);
-    case OP_ATTN_BLOCK:
-        return block_flops(d, 1, 1);
-    case OP_ATTN_BLOCK_D:
-        return block_flops(d, 3, 2);
-    case OP_HEAD_PART:
-        return 2 * d[DIM_HEAD_PART_ROWS] * d[DIM_HEAD_PART_H] * d[DIM_HEAD_PART_V];
-    case OP_HEAD_PART_D:
-        return 4 * d[DIM_HEAD_PART_D_ROWS] * d[DIM_HEAD_PART_D_H] * d[DIM_HEAD_PART_D_V];
-    case OP_HEAD_LOSS:
-        return 6 * d[DIM_HEAD_LOSS_T] * d[DIM_HEAD_LOSS_H] * d[DIM_HEAD_LOSS_V];
-    case OP_HEAD_LOGITS:
-        return 2 * d[DIM_HEAD_LOGITS_T] * d[DIM_HEAD_LOGITS_H] * d[DIM_HEAD_LOGITS_V];
-    case OP_GDN_RULE:
-        return rule_flops(d, 8);
-    case OP_GDN_RULE_D:
-        return rule_flops(d, 20);
-    case OP_CONV:
-    case OP_CONV_D:
-    case OP_CONV_W:
-        return 2 * d[DIM_CONV_B] * d[DIM_CONV_S] * d[DIM_CONV_C] * d[DIM_CONV_TAPS];
-    default:
-        return 0; /* bound by memory */
-    }
+    double (*flops)(const int64_t *) = op_infos[o->kind].flops;
+    return flops ? flops(o->dim) : 0;
 }

@@ -153,15 +153,64 @@ typedef enum act_kind {
     ACT_SQUARED_RELU
 } act_kind;
 
+/* How seconds of an operation come about: what of the cost model prices it, and what it counts as. */
+typedef enum op_cost_class {
+    COST_CLASS_NONE,
+    COST_CLASS_GEMM,
+    COST_CLASS_GROUPED, /* GEMMs of experts */
+    COST_CLASS_ATTENTION,
+    COST_CLASS_DELTA_RULE,
+    COST_CLASS_HEAD,
+    COST_CLASS_MEMORY,   /* the bytes of its buffers */
+    COST_CLASS_GATHER,   /* it picks rows of a table: what it writes, twice */
+    COST_CLASS_SCATTER,  /* it adds rows to one: what it reads, three times */
+    COST_CLASS_STRIDED,  /* what its sizes name */
+    COST_CLASS_QUANTISE, /* as MEMORY; casts */
+    COST_CLASS_ROUTER,   /* as MEMORY; Megatron's router, */
+    COST_CLASS_ROUTING,  /* and what puts rows in the order of experts */
+    COST_CLASS_COLLECTIVE,
+    COST_CLASS_HOST_COPY,
+    COST_CLASS_UPDATE, /* cost_update_bytes */
+    COST_CLASS_HOST_UPDATE,
+    COST_CLASSES
+} op_cost_class;
+
+/* What else others ask of a kind. */
+typedef enum op_trait {
+    ANY_TYPE = 1,        /* kernels take operands of any format as they are: see op_is_typed */
+    QUANTISED = 2,       /* makes or reads quantised tensors as a pass or a GEMM of its own */
+    WRITES_CODES = 4,    /* QUANTISE, or a fused kind that ends with it */
+    OF_PARTS = 8,        /* does what several others do: fused.h */
+    NORMALISES = 16,     /* RMSNorm, LayerNorm */
+    ACTIVATION = 32,     /* of an MLP, both directions */
+    ADDS_BIAS = 64,      /* Megatron's GEMM before it or activation behind it does that */
+    PREPROCESS = 128,    /* in the graph of moe_preprocess; COST(router) is in that of moe_router */
+    MOVES_ROWS = 256,    /* of tokens into the order of experts or back */
+    WORD_TABLE = 512,    /* a gradient of the embedding or the head */
+    NEEDS_COUNTS = 2048, /* rows of each expert must be known before it is launched */
+    UNCALLED = 1024,     /* of our programs alone: Megatron's host calls nothing for it */
+} op_trait;
+
+typedef enum op_gradient { GRADIENT_NONE, GRADIENT_OF_INPUTS, GRADIENT_OF_WEIGHTS } op_gradient;
+
 /* One kind, as ops.def describes it. */
 typedef struct op_info {
     const char *name;
     const char *in, *out, *dims, *reals; /* names with spaces, in the order of the arrays of op */
     const char *types;                   /* a letter for each input, '>', one for each output */
-    const char *help;
+    op_cost_class cost;
+    op_gradient gradient;
+    unsigned traits, flags;              /* op_trait; flags of an operation that it looks at */
+    double (*flops)(const int64_t *dim); /* NULL: memory binds it */
+    int overwrites; /* 1 + the output that OVERWRITE makes it write, not add to; 0: it has none */
 } op_info;
 
 extern const op_info op_infos[OP_COUNT];
+
+static inline bool op_is(op_kind k, op_trait t)
+{
+    return op_infos[k].traits & (unsigned)t;
+}
 
 /* Is each tensor that is there in a format that ops.def allows? */
 bool op_types_fit(const op *o, const op_types *t);
@@ -184,25 +233,46 @@ op_stream op_stream_opposite(op_stream s);
 op_stream op_stream_channel(op_stream s);
 
 /* Is it a message, to be started by comm and completed by a WAIT? */
-bool op_is_comm(op_kind k);
+static inline bool op_is_comm(op_kind k)
+{
+    return op_infos[k].cost == COST_CLASS_COLLECTIVE;
+}
 
 /* Is it a copy to or from the host? */
-bool op_is_copy(op_kind k);
+static inline bool op_is_copy(op_kind k)
+{
+    return op_infos[k].cost == COST_CLASS_HOST_COPY;
+}
 
 /* Is it a weight gradient whose kernels have a mode that writes it whole (OVERWRITE)? */
-bool op_can_overwrite(op_kind k);
+static inline bool op_can_overwrite(op_kind k)
+{
+    return op_infos[k].overwrites > 0;
+}
 
 /* Do its kernels take operands of any format as they are? Others compute on FP32 ones, and on a
  * device that has no other numbers on copies. */
-bool op_is_typed(op_kind k);
+static inline bool op_is_typed(op_kind k)
+{
+    return op_is(k, ANY_TYPE);
+}
 
 /* Does it make or read quantised tensors? */
-bool op_is_quantised(op_kind k);
+static inline bool op_is_quantised(op_kind k)
+{
+    return op_is(k, QUANTISED);
+}
 
 /* Does it write codes: QUANTISE, or a fused kind that ends with it? */
-bool op_makes_codes(op_kind k);
+static inline bool op_makes_codes(op_kind k)
+{
+    return op_is(k, WRITES_CODES);
+}
 
 /* Does it run beside what follows it, until a WAIT? Messages and copies do. */
-bool op_is_async(op_kind k);
+static inline bool op_is_async(op_kind k)
+{
+    return op_is_comm(k) || op_is_copy(k) || op_infos[k].cost == COST_CLASS_HOST_UPDATE;
+}
 
 #endif

@@ -89,7 +89,7 @@ void event_list_fill(event_list *l, const cost_model c[2], const segment *seg, i
         e->lane = simulation_lane(c, o);
         e->message = op_is_comm(o->kind);
         e->passed = cost_passes_on(c, seg, o);
-        e->needs_counts = o->kind == OP_EXCHANGE || o->kind == OP_GROUPED;
+        e->needs_counts = op_is(o->kind, NEEDS_COUNTS);
         e->back = o->phase == PHASE_BACKWARD || o->phase == PHASE_WGRAD;
         e->early = e->message || e->passed;
         e->t = (touched){l->free, 0};

@@ -1,4 +1,4 @@
-/* cost.c - the price of every kind of operation: a table says how each counts. */
+/* cost.c - the price of every operation: its class (ops.def) says how it counts. */
 #include "predict/cost.h"
 
 #include <math.h>
@@ -25,151 +25,17 @@ const char *cost_kind_title(cost_kind k)
     return titles[k];
 }
 
-/* How seconds come about. Bytes of a memory-bound operation are those of its buffers, but
- * ROWS: of what it writes, twice (it picks rows of a table), and ADDED: of what it reads, three
- * times (it adds rows to one). UPDATE: cost_update_bytes. */
-typedef enum cost_way {
-    WAY_NONE,
-    WAY_PRODUCT,
-    WAY_GROUPED,
-    WAY_ATTENTION,
-    WAY_RULE,
-    WAY_HEAD,
-    WAY_MEMORY,
-    WAY_ROWS,
-    WAY_ADDED,
-    WAY_MOVE,
-    WAY_MESSAGE,
-    WAY_HOST_COPY,
-    WAY_UPDATE,
-    WAY_HOST_UPDATE
-} cost_way;
-
-typedef struct cost_row {
-    cost_way way;
-    cost_kind kind; /* of messages: the group's */
-} cost_row;
-
-static const cost_row rows[OP_COUNT] = {
-    [OP_ALL_GATHER] = {WAY_MESSAGE, COST_OTHER},
-    [OP_REDUCE_SCATTER] = {WAY_MESSAGE, COST_OTHER},
-    [OP_ALL_REDUCE] = {WAY_MESSAGE, COST_OTHER},
-    [OP_ALL_TO_ALL] = {WAY_MESSAGE, COST_OTHER},
-    [OP_EXCHANGE] = {WAY_MESSAGE, COST_OTHER},
-    [OP_SHIFT] = {WAY_MESSAGE, COST_OTHER},
-    [OP_SEND] = {WAY_MESSAGE, COST_OTHER},
-    [OP_RECV] = {WAY_MESSAGE, COST_OTHER},
-    [OP_WAIT] = {WAY_NONE, COST_OTHER},
-    [OP_COPY_OUT] = {WAY_HOST_COPY, COST_COPY},
-    [OP_COPY_IN] = {WAY_HOST_COPY, COST_COPY},
-    [OP_MOVE] = {WAY_MOVE, COST_MEMORY},
-    [OP_ROUTER] = {WAY_MEMORY, COST_ROUTING},
-    [OP_ROUTER_D] = {WAY_MEMORY, COST_ROUTING},
-    [OP_DROP] = {WAY_MEMORY, COST_ROUTING},
-    [OP_AUX_LOSS] = {WAY_MEMORY, COST_ROUTING},
-    [OP_AUX_GLOBAL] = {WAY_MEMORY, COST_ROUTING},
-    [OP_AUX_COUNT] = {WAY_MEMORY, COST_ROUTING},
-    [OP_Z_LOSS] = {WAY_MEMORY, COST_ROUTING},
-    [OP_LOAD] = {WAY_MEMORY, COST_ROUTING},
-    [OP_SORT] = {WAY_MEMORY, COST_ROUTING},
-    [OP_PERMUTE] = {WAY_MEMORY, COST_ROUTING},
-    [OP_PERMUTE_D] = {WAY_MEMORY, COST_ROUTING},
-    [OP_UNPERMUTE] = {WAY_MEMORY, COST_ROUTING},
-    [OP_UNPERMUTE_D] = {WAY_MEMORY, COST_ROUTING},
-    [OP_ROUTE] = {WAY_MEMORY, COST_ROUTING},
-    [OP_FLEX_COUNT] = {WAY_MEMORY, COST_ROUTING},
-    [OP_FLEX_PLAN] = {WAY_MEMORY, COST_ROUTING},
-    [OP_FLEX_FAN] = {WAY_MEMORY, COST_ROUTING},
-    [OP_FLEX_PACK] = {WAY_MEMORY, COST_ROUTING},
-    [OP_FLEX_UNPACK] = {WAY_MEMORY, COST_ROUTING},
-    [OP_FLEX_PLACE] = {WAY_MEMORY, COST_ROUTING},
-    [OP_DEMAND] = {WAY_MEMORY, COST_ROUTING},
-    [OP_GROUPED] = {WAY_GROUPED, COST_GROUPED},
-    [OP_GROUPED_D] = {WAY_GROUPED, COST_GROUPED},
-    [OP_GROUPED_W] = {WAY_GROUPED, COST_GROUPED},
-    [OP_GROUPED_BIAS] = {WAY_MEMORY, COST_MEMORY},
-    [OP_GROUPED_BIAS_W] = {WAY_MEMORY, COST_MEMORY},
-    [OP_GROUPED_BIAS_P] = {WAY_MEMORY, COST_MEMORY},
-    [OP_GEMM] = {WAY_PRODUCT, COST_GEMM},
-    [OP_GEMM_D] = {WAY_PRODUCT, COST_GEMM},
-    [OP_GEMM_W] = {WAY_PRODUCT, COST_GEMM},
-    [OP_QUANTISE] = {WAY_MEMORY, COST_QUANTISE},
-    [OP_QGEMM] = {WAY_PRODUCT, COST_GEMM},
-    [OP_QGEMM_D] = {WAY_PRODUCT, COST_GEMM},
-    [OP_QGEMM_W] = {WAY_PRODUCT, COST_GEMM},
-    [OP_QGROUPED] = {WAY_GROUPED, COST_GROUPED},
-    [OP_QGROUPED_D] = {WAY_GROUPED, COST_GROUPED},
-    [OP_QGROUPED_W] = {WAY_GROUPED, COST_GROUPED},
-    [OP_BIAS] = {WAY_MEMORY, COST_MEMORY},
-    [OP_BIAS_W] = {WAY_MEMORY, COST_MEMORY},
-    [OP_EMBED] = {WAY_ROWS, COST_MEMORY},
-    [OP_EMBED_W] = {WAY_ADDED, COST_MEMORY},
-    [OP_NORM] = {WAY_MEMORY, COST_MEMORY},
-    [OP_NORM_D] = {WAY_MEMORY, COST_MEMORY},
-    [OP_NORM_W] = {WAY_MEMORY, COST_MEMORY},
-    [OP_ROW_DOTS] = {WAY_MEMORY, COST_MEMORY},
-    [OP_NORM_PART] = {WAY_MEMORY, COST_MEMORY},
-    [OP_NORM_PART_D] = {WAY_MEMORY, COST_MEMORY},
-    [OP_LAYER_NORM] = {WAY_MEMORY, COST_MEMORY},
-    [OP_LAYER_NORM_D] = {WAY_MEMORY, COST_MEMORY},
-    [OP_LAYER_NORM_W] = {WAY_MEMORY, COST_MEMORY},
-    [OP_POSITIONS] = {WAY_ROWS, COST_MEMORY},
-    [OP_POSITIONS_W] = {WAY_ADDED, COST_MEMORY},
-    [OP_ADD] = {WAY_MEMORY, COST_MEMORY},
-    [OP_COPY] = {WAY_MEMORY, COST_MEMORY},
-    [OP_CAST] = {WAY_MEMORY, COST_MEMORY},
-    [OP_ZERO] = {WAY_MEMORY, COST_MEMORY},
-    [OP_GATE] = {WAY_MEMORY, COST_MEMORY},
-    [OP_GATE_D] = {WAY_MEMORY, COST_MEMORY},
-    [OP_ACT] = {WAY_MEMORY, COST_MEMORY},
-    [OP_ACT_D] = {WAY_MEMORY, COST_MEMORY},
-    [OP_ACT_AS] = {WAY_MEMORY, COST_MEMORY},
-    [OP_ACT_AS_D] = {WAY_MEMORY, COST_MEMORY},
-    [OP_QKV_SPLIT] = {WAY_MEMORY, COST_MEMORY},
-    [OP_QKV_JOIN] = {WAY_MEMORY, COST_MEMORY},
-    [OP_ROPE] = {WAY_MEMORY, COST_MEMORY},
-    [OP_ROPE_D] = {WAY_MEMORY, COST_MEMORY},
-    [OP_ATTN] = {WAY_ATTENTION, COST_ATTENTION},
-    [OP_ATTN_D] = {WAY_ATTENTION, COST_ATTENTION},
-    [OP_ATTN_BLOCK] = {WAY_ATTENTION, COST_ATTENTION},
-    [OP_ATTN_BLOCK_D] = {WAY_ATTENTION, COST_ATTENTION},
-    [OP_MLA_KV_SPLIT] = {WAY_MEMORY, COST_MEMORY},
-    [OP_MLA_KV_MERGE] = {WAY_MEMORY, COST_MEMORY},
-    [OP_MLA_KV_JOIN] = {WAY_MEMORY, COST_MEMORY},
-    [OP_MLA_KV_JOIN_D] = {WAY_MEMORY, COST_MEMORY},
-    [OP_GDN_SPLIT] = {WAY_MEMORY, COST_MEMORY},
-    [OP_GDN_JOIN] = {WAY_MEMORY, COST_MEMORY},
-    [OP_CONV] = {WAY_MEMORY, COST_MEMORY},
-    [OP_CONV_D] = {WAY_MEMORY, COST_MEMORY},
-    [OP_CONV_W] = {WAY_MEMORY, COST_MEMORY},
-    [OP_GDN_GATES] = {WAY_MEMORY, COST_MEMORY},
-    [OP_GDN_GATES_D] = {WAY_MEMORY, COST_MEMORY},
-    [OP_GDN_GATES_W] = {WAY_MEMORY, COST_MEMORY},
-    [OP_GDN_RULE] = {WAY_RULE, COST_ATTENTION},
-    [OP_GDN_RULE_D] = {WAY_RULE, COST_ATTENTION},
-    [OP_GATED_NORM] = {WAY_MEMORY, COST_MEMORY},
-    [OP_GATED_NORM_D] = {WAY_MEMORY, COST_MEMORY},
-    [OP_GATED_NORM_W] = {WAY_MEMORY, COST_MEMORY},
-    [OP_HEAD_LOSS] = {WAY_HEAD, COST_HEAD},
-    [OP_HEAD_PART] = {WAY_HEAD, COST_HEAD},
-    [OP_HEAD_PART_D] = {WAY_HEAD, COST_HEAD},
-    [OP_HEAD_LOGITS] = {WAY_HEAD, COST_HEAD},
-    [OP_ADD_NORM] = {WAY_MEMORY, COST_MEMORY},
-    [OP_NORM_BACK] = {WAY_MEMORY, COST_MEMORY},
-    [OP_QKV_HEADS] = {WAY_MEMORY, COST_MEMORY},
-    [OP_QKV_HEADS_D] = {WAY_MEMORY, COST_MEMORY},
-    [OP_ACT_QUANT] = {WAY_MEMORY, COST_QUANTISE},
-    [OP_ACT_D_QUANT] = {WAY_MEMORY, COST_QUANTISE},
-    [OP_PERMUTE_QUANT] = {WAY_MEMORY, COST_QUANTISE},
-    [OP_UNPERMUTE_D_QUANT] = {WAY_MEMORY, COST_QUANTISE},
-    [OP_NORM_QUANT] = {WAY_MEMORY, COST_QUANTISE},
-    [OP_SQUARES] = {WAY_UPDATE, COST_MEMORY},
-    [OP_TALLY] = {WAY_MEMORY, COST_MEMORY},
-    [OP_SUM] = {WAY_MEMORY, COST_MEMORY},
-    [OP_VERDICT] = {WAY_MEMORY, COST_MEMORY},
-    [OP_ADAMW] = {WAY_UPDATE, COST_MEMORY},
-    [OP_HOST_ADAMW] = {WAY_HOST_UPDATE, COST_COPY},
-    [OP_BIAS_UPDATE] = {WAY_MEMORY, COST_MEMORY},
+/* What seconds of a class count as; of messages the group says. */
+static const cost_kind kind_of_class[COST_CLASSES] = {
+    [COST_CLASS_NONE] = COST_OTHER,           [COST_CLASS_GEMM] = COST_GEMM,
+    [COST_CLASS_GROUPED] = COST_GROUPED,      [COST_CLASS_ATTENTION] = COST_ATTENTION,
+    [COST_CLASS_DELTA_RULE] = COST_ATTENTION, [COST_CLASS_HEAD] = COST_HEAD,
+    [COST_CLASS_MEMORY] = COST_MEMORY,        [COST_CLASS_GATHER] = COST_MEMORY,
+    [COST_CLASS_SCATTER] = COST_MEMORY,       [COST_CLASS_STRIDED] = COST_MEMORY,
+    [COST_CLASS_QUANTISE] = COST_QUANTISE,    [COST_CLASS_ROUTER] = COST_ROUTING,
+    [COST_CLASS_ROUTING] = COST_ROUTING,      [COST_CLASS_COLLECTIVE] = COST_OTHER,
+    [COST_CLASS_HOST_COPY] = COST_COPY,       [COST_CLASS_UPDATE] = COST_MEMORY,
+    [COST_CLASS_HOST_UPDATE] = COST_COPY,
 };
 
 static const cost_kind kind_of_group[GROUP_COUNT] = {
@@ -187,41 +53,40 @@ cost_kind cost_kind_of(comm_group g)
 
 cost_kind cost_kind_of_op(const op *o)
 {
-    return rows[o->kind].way == WAY_MESSAGE ? kind_of_group[o->group] : rows[o->kind].kind;
+    return op_is_comm(o->kind) ? kind_of_group[o->group] : kind_of_class[op_infos[o->kind].cost];
 }
 
 /* ---- launches */
 
-static bool is_activation(op_kind k)
-{
-    return k == OP_ACT || k == OP_ACT_D || k == OP_ACT_AS || k == OP_ACT_AS_D;
-}
-
 /* Kernels on the device. */
-static double launches_of(const cost_model *c, const op *o, const cost_row *row, bool narrow)
+static double launches_of(const cost_model *c, const op *o, op_cost_class class, bool narrow)
 {
     const double *n = c->hw->launches;
-    switch (row->way) {
-    case WAY_PRODUCT:
+    switch (class) {
+    case COST_CLASS_GEMM:
         return n[LAUNCH_PRODUCT] + (narrow ? n[LAUNCH_QUANTISE] : 0);
-    case WAY_GROUPED:
+    case COST_CLASS_GROUPED:
         return n[LAUNCH_GROUPED] + (narrow ? n[LAUNCH_QUANTISE] : 0);
-    case WAY_ATTENTION:
+    case COST_CLASS_ATTENTION:
         return n[LAUNCH_ATTENTION];
-    case WAY_RULE:
+    case COST_CLASS_DELTA_RULE:
         return n[n[LAUNCH_RULE] > 0 ? LAUNCH_RULE : LAUNCH_ATTENTION];
-    case WAY_HEAD:
+    case COST_CLASS_HEAD:
         return n[LAUNCH_HEAD];
-    case WAY_MESSAGE:
+    case COST_CLASS_COLLECTIVE:
         return cost_rides_along(c, o) ? 0 : n[LAUNCH_MESSAGE];
-    case WAY_HOST_COPY:
+    case COST_CLASS_HOST_COPY:
         return n[LAUNCH_MESSAGE];
-    case WAY_NONE:
+    case COST_CLASS_NONE:
         return 0;
+    case COST_CLASS_QUANTISE:
+        return n[LAUNCH_QUANTISE];
+    case COST_CLASS_ROUTER:
+        return c->router_launches;
+    case COST_CLASS_ROUTING:
+        return c->routing_launches;
     default:
-        if (row->kind == COST_QUANTISE) return n[LAUNCH_QUANTISE];
-        if (row->kind != COST_ROUTING) return n[LAUNCH_ELEMENTWISE];
-        return capture_is_router(o->kind) ? c->router_launches : c->routing_launches;
+        return n[LAUNCH_ELEMENTWISE];
     }
 }
 
@@ -231,9 +96,9 @@ static bool is_backward(const op *o)
     return o->phase == PHASE_BACKWARD || o->phase == PHASE_WGRAD;
 }
 
-static bool is_gemm(const cost_row *row)
+static bool is_gemm(op_cost_class class)
 {
-    return row->way == WAY_PRODUCT || row->way == WAY_GROUPED;
+    return class == COST_CLASS_GEMM || class == COST_CLASS_GROUPED;
 }
 
 /* EP overlap schedules each layer as five parts (attention, router, dispatch, experts, combine):
@@ -257,52 +122,53 @@ static call_kind called(const double (*n)[2], call_kind k, call_kind other)
  * called (16 H100, Qwen3-30B: 1.322 with it, 1.317 without); with narrow operands it is all of a
  * GEMM, which makes them by columns first: six published runs with FP8, EP overlap and no graphs
  * came out 8 to 40 % too fast without this, those in BF16 did not. */
-static double calls_of(const cost_model *c, const op *o, const cost_row *row, bool narrow)
+static double calls_of(const cost_model *c, const op *o, op_cost_class class, bool narrow)
 {
     bool late = c->delays && narrow && o->phase == PHASE_WGRAD;
     int way = is_backward(o) && !late;
     const double(*n)[2] = c->hw->calls;
     double times = narrow ? c->hw->narrow_calls : 1;
-    switch (row->way) {
-    case WAY_PRODUCT:
+    switch (class) {
+    case COST_CLASS_GEMM:
         return n[CALL_PRODUCT][way] * times;
-    case WAY_GROUPED:
+    case COST_CLASS_GROUPED:
         return times * (n[CALL_GROUPED][way] +
                         n[CALL_EXPERT][way] * c->expert_calls * (double)o->dim[DIM_GROUPED_E]);
-    case WAY_ATTENTION:
+    case COST_CLASS_ATTENTION:
         return n[CALL_ATTENTION][way];
-    case WAY_RULE:
+    case COST_CLASS_DELTA_RULE:
         return n[called(n, CALL_RULE, CALL_ATTENTION)][way];
-    case WAY_HEAD:
+    case COST_CLASS_HEAD:
         return n[CALL_HEAD][way];
-    case WAY_MESSAGE:
+    case COST_CLASS_COLLECTIVE:
         if (cost_rides_along(c, o)) return 0;
         return n[CALL_MESSAGE][way] + nodes_of(c, o) * n[CALL_NODE][way];
-    case WAY_HOST_COPY:
+    case COST_CLASS_HOST_COPY:
         return n[CALL_MESSAGE][way];
-    case WAY_NONE:
+    case COST_CLASS_NONE:
         return 0;
-    case WAY_MOVE:
+    case COST_CLASS_STRIDED:
         if (o->module != MODULE_LINEAR) return n[CALL_ELEMENTWISE][way];
         return n[called(n, CALL_HEADS, CALL_ELEMENTWISE)][way];
+    case COST_CLASS_ROUTER:
+        return n[CALL_ROUTER][way] * c->router_calls;
+    case COST_CLASS_ROUTING:
+        return op_is(o->kind, UNCALLED) ? 0 : n[CALL_ROUTING][way] * c->routing_calls;
     default:
-        if (row->kind != COST_ROUTING) return n[CALL_ELEMENTWISE][way];
-        if (o->kind == OP_DEMAND) return 0;
-        return capture_is_router(o->kind) ? n[CALL_ROUTER][way] * c->router_calls
-                                          : n[CALL_ROUTING][way] * c->routing_calls;
+        return n[CALL_ELEMENTWISE][way];
     }
 }
 
 /* The same, but of GEMM in blocks beside TP communication Megatron calls one whole, and Transformer
  * Engine puts blocks and messages from C++, as it does the GEMMs of experts. Its sum over blocks
  * is one kernel. */
-static double calls_by_blocks(const cost_model *c, const op *o, const cost_row *row, bool narrow)
+static double calls_by_blocks(const cost_model *c, const op *o, op_cost_class class, bool narrow)
 {
-    double whole = calls_of(c, o, row, narrow);
+    double whole = calls_of(c, o, class, narrow);
     if (o->blocks < 2) return whole;
     double each = c->hw->calls[CALL_EXPERT][is_backward(o)];
     if (o->kind == OP_ADD) return each / o->blocks;
-    return each + (is_gemm(row) ? whole / o->blocks : 0);
+    return each + (is_gemm(class) ? whole / o->blocks : 0);
 }
 
 /* ---- seconds */
@@ -315,11 +181,12 @@ static double buffers(const segment *seg, const int *ids, int n)
     return bytes;
 }
 
-static double bytes_of(const segment *seg, const op *o, cost_way way)
+double cost_bytes(const segment *seg, const op *o)
 {
-    if (way == WAY_ROWS) return 2 * buffers(seg, o->out, OP_OUT_MAX);
-    if (way == WAY_ADDED) return 3 * buffers(seg, o->in, 1);
-    if (way != WAY_MOVE) return (double)seg_op_bytes(seg, o);
+    const op_cost_class class = op_infos[o->kind].cost;
+    if (class == COST_CLASS_GATHER) return 2 * buffers(seg, o->out, OP_OUT_MAX);
+    if (class == COST_CLASS_SCATTER) return 3 * buffers(seg, o->in, 1);
+    if (class != COST_CLASS_STRIDED) return (double)seg_op_bytes(seg, o);
     double moved = 1;
     for (int i = DIM_MOVE_N0; i <= DIM_MOVE_N3; i++) moved *= (double)o->dim[i];
     int y = o->out[OUT_MOVE_y];
@@ -331,11 +198,6 @@ static int owner_of(const segment *seg, const op *o)
 {
     int id = op_first_buf(o);
     return id >= 0 ? seg->bufs[id].owner : 0;
-}
-
-double cost_bytes(const segment *seg, const op *o)
-{
-    return bytes_of(seg, o, rows[o->kind].way);
 }
 
 expert_loads cost_loads(const cost_model *c, const segment *seg, const op *o)
@@ -397,9 +259,7 @@ static bool at_experts(const segment *seg, const op *o)
 static double routing_passes(const cost_model *c, const segment *seg, const op *o)
 {
     if (capture_is_router(o->kind)) return c->router_passes;
-    bool rows_move = o->kind == OP_UNPERMUTE || o->kind == OP_UNPERMUTE_D ||
-                     o->kind == OP_PERMUTE || o->kind == OP_PERMUTE_D || o->kind == OP_FLEX_PLACE;
-    if (!c->packs_itself || !rows_move) return c->routing;
+    if (!c->packs_itself || !op_is(o->kind, MOVES_ROWS)) return c->routing;
     return at_experts(seg, o) ? c->permute_passes : 0;
 }
 
@@ -418,26 +278,25 @@ static double stashed(const cost_model *c, const op *o)
     return 2 * n * ((gated ? 2 : 1) * ffn * plain + inputs * block) * c->hw->near_share;
 }
 
-static double moved(const cost_model *c, const segment *seg, const op *o, const cost_row *row)
+static double moved(const cost_model *c, const segment *seg, const op *o, op_cost_class class)
 {
-    bool experts = is_activation(o->kind) && role_is_routed(o->role);
+    bool experts = op_is(o->kind, ACTIVATION) && role_is_routed(o->role);
     /* of what routed buffers have room for */
     double full = c->fill * fmax(cost_loads(c, seg, o).skew, c->fullest) * c->padding;
     double pages = experts && c->stashes ? stashed(c, o) * full : 0;
     bool again = o->phase == PHASE_RECOMPUTE; /* by itself: its GEMM does not run again */
     if (c->fused_experts && experts && !again) return pages;
-    bool bias = o->kind == OP_BIAS || o->kind == OP_GROUPED_BIAS;
-    if (bias && c->hw->framework > 0) return 0; /* the GEMM before or the activation adds it */
+    if (op_is(o->kind, ADDS_BIAS) && c->hw->framework > 0) return 0;
     if (o->kind == OP_ADD && o->blocks > 1 && c->hw->framework > 0) /* one sum of all blocks */
         return buffers(seg, o->out, 1) * (1 + 2.0 / o->blocks);
-    double bytes = bytes_of(seg, o, row->way);
+    double bytes = cost_bytes(seg, o);
     if (c->wide_combine) bytes += widened(seg, o);
     bytes += sorted_again(c, seg, o);
-    if (row->kind == COST_QUANTISE) /* a pass of our own kernels moves what it names */
+    if (class == COST_CLASS_QUANTISE) /* a pass of our own kernels moves what it names */
         return (bytes + read_again(seg, o)) * (role_is_routed(o->role) ? full : 1);
-    if (row->kind == COST_MEMORY)
+    if (class != COST_CLASS_ROUTER && class != COST_CLASS_ROUTING)
         return pages + bytes * c->hw->fusion * (role_is_routed(o->role) ? full : 1);
-    return bytes * routing_passes(c, seg, o) * (capture_is_router(o->kind) ? 1 : full);
+    return bytes * routing_passes(c, seg, o) * (class == COST_CLASS_ROUTER ? 1 : full);
 }
 
 /* Over the host's link, each way by itself; of routed rows those that are there. */
@@ -457,30 +316,30 @@ static double updated_of(const cost_model *c, const op *o)
 
 static double seconds_of(const cost_model *c, const segment *seg, const op *o, double *quantise)
 {
-    const cost_row *row = &rows[o->kind];
-    switch (row->way) {
-    case WAY_NONE:
+    const op_cost_class class = op_infos[o->kind].cost;
+    switch (class) {
+    case COST_CLASS_NONE:
         return 0;
-    case WAY_PRODUCT:
+    case COST_CLASS_GEMM:
         return cost_gemm(c, seg, o, quantise);
-    case WAY_GROUPED:
+    case COST_CLASS_GROUPED:
         return cost_grouped(c, seg, o, quantise);
-    case WAY_ATTENTION:
+    case COST_CLASS_ATTENTION:
         return cost_attention(c, seg, o);
-    case WAY_RULE:
+    case COST_CLASS_DELTA_RULE:
         return cost_rule(c, seg, o);
-    case WAY_HEAD:
+    case COST_CLASS_HEAD:
         return cost_head(c, seg, o);
-    case WAY_MESSAGE:
+    case COST_CLASS_COLLECTIVE:
         return cost_message(c, seg, o);
-    case WAY_HOST_COPY:
+    case COST_CLASS_HOST_COPY:
         return host_copy(c, seg, o);
-    case WAY_UPDATE:
+    case COST_CLASS_UPDATE:
         return cost_memory_of(c, o->kind, cost_update_bytes(c, o->kind, updated_of(c, o)));
-    case WAY_HOST_UPDATE:
+    case COST_CLASS_HOST_UPDATE:
         return cost_host_update(c, (double)o->dim[DIM_HOST_ADAMW_COUNT]);
     default:
-        return cost_memory_of(c, o->kind, moved(c, seg, o, row));
+        return cost_memory_of(c, o->kind, moved(c, seg, o, class));
     }
 }
 
@@ -510,26 +369,27 @@ bool cost_passes_on(const cost_model *c, const segment *seg, const op *o)
  * all of them, and as fast. */
 op_cost cost_of(const cost_model *c, const segment *seg, const op *o)
 {
-    const cost_row *row = &rows[o->kind];
-    op_cost out = {.kind = row->kind};
-    if (row->way == WAY_NONE || cost_passes_on(c, seg, o)) return out;
+    const op_cost_class class = op_infos[o->kind].cost;
+    op_cost out = {.kind = kind_of_class[class]};
+    if (class == COST_CLASS_NONE || cost_passes_on(c, seg, o)) return out;
     out.seconds = seconds_of(c, seg, o, &out.quantise);
-    bool message = row->way == WAY_MESSAGE, async = message || row->way == WAY_HOST_COPY;
+    bool message = class == COST_CLASS_COLLECTIVE, async = message || class == COST_CLASS_HOST_COPY;
     double one = cost_chunk(c, o);
-    double launches = launches_of(c, o, row, out.quantise > 0) * one;
+    double launches = launches_of(c, o, class, out.quantise > 0) * one;
     if (message) out.kind = kind_of_group[o->group];
     if (message) out.seconds *= one;
     if (!async) {
-        double gemm = row->way == WAY_PRODUCT ? out.seconds - out.quantise : 0;
+        double gemm = class == COST_CLASS_GEMM ? out.seconds - out.quantise : 0;
         out.seconds = gemm + (out.seconds - gemm + c->hw->least * launches) * c->device;
     }
     out.quantise *= c->device;
     out.part = capture_part(o);
-    if (row->way == WAY_GROUPED)
+    if (class == COST_CLASS_GROUPED)
         launches += c->expert_launches[cost_is_narrow(c, o)] * (double)o->dim[DIM_GROUPED_E];
     bool counted = c->hw->framework > 0 && c->hw->calls[CALL_PRODUCT][0] > 0;
-    double calls =
-        counted ? calls_by_blocks(c, o, row, is_gemm(row) && cost_is_narrow(c, o)) * one : launches;
+    double calls = counted
+                       ? calls_by_blocks(c, o, class, is_gemm(class) && cost_is_narrow(c, o)) * one
+                       : launches;
     out.eager = calls * c->hw->launch * c->host;
     if (reads_back(c, o)) out.eager += c->hw->sync * c->host;
     out.replayed = launches * c->hw->graph_launch * c->host;

@@ -29,14 +29,6 @@ static double larger(double a, double b)
     return a > b ? a : b;
 }
 
-/* The plain kind of a GEMM, quantised or not. */
-static op_kind plain_kind(const op *o)
-{
-    if (!op_is_quantised(o->kind)) return o->kind;
-    return o->kind >= OP_QGROUPED ? (op_kind)(o->kind - OP_QGROUPED + OP_GROUPED)
-                                  : (op_kind)(o->kind - OP_QGEMM + OP_GEMM);
-}
-
 /* A program that quantises by itself says which GEMMs are narrow. Of Megatron's the router
  * stays wide, and so does what is too small to be scaled in blocks. */
 bool cost_is_narrow(const cost_model *c, const op *o)
@@ -44,9 +36,9 @@ bool cost_is_narrow(const cost_model *c, const op *o)
     enum { BLOCK = 16 };
     if (c->gemms == c->plain || o->role == ROLE_ROUTER) return false;
     if (c->quantises) return op_is_quantised(o->kind);
-    bool weights = o->kind == OP_GEMM_W || o->kind == OP_GROUPED_W;
-    if (weights && !c->narrow_weight_gradients) return false;
-    int n = o->kind == OP_GEMM || o->kind == OP_GEMM_D || o->kind == OP_GEMM_W ? 1 : 2;
+    const op_info *kind = &op_infos[o->kind];
+    if (kind->gradient == GRADIENT_OF_WEIGHTS && !c->narrow_weight_gradients) return false;
+    int n = kind->cost == COST_CLASS_GEMM ? DIM_GEMM_N : DIM_GROUPED_N;
     return o->dim[n] % BLOCK == 0 && o->dim[n + 1] % BLOCK == 0;
 }
 
@@ -71,12 +63,11 @@ static double depth_part(const cost_model *c, bool narrow, double sum)
 /* The curve of an operation's form: that of the forward GEMM where no other was measured. */
 static const curve *form_of(const curve *forward, const curve *gradients, const op *o)
 {
-    op_kind kind = plain_kind(o);
-    bool data = kind == OP_GEMM_D || kind == OP_GROUPED_D;
-    if (kind == OP_GEMM || kind == OP_GROUPED) return forward;
-    const curve *own = &gradients[data                   ? GRADIENT_DATA
-                                  : o->flags & OVERWRITE ? GRADIENT_WEIGHT
-                                                         : GRADIENT_ADDED];
+    const op_gradient of = op_infos[o->kind].gradient;
+    if (of == GRADIENT_NONE) return forward;
+    const curve *own = &gradients[of == GRADIENT_OF_INPUTS ? GRADIENT_DATA
+                                  : o->flags & OVERWRITE   ? GRADIENT_WEIGHT
+                                                           : GRADIENT_ADDED];
     return own->n ? own : forward;
 }
 
@@ -85,10 +76,11 @@ typedef struct gemm_shape {
     double rows, columns, sum;
 } gemm_shape;
 
-static gemm_shape shape_of(op_kind forward, op_kind kind, double m, double n, double k)
+static gemm_shape shape_of(const op *o, double m, double n, double k)
 {
-    if (kind == forward) return (gemm_shape){m, n, k};
-    return kind == forward + 1 ? (gemm_shape){m, k, n} : (gemm_shape){n, k, m};
+    const op_gradient of = op_infos[o->kind].gradient;
+    if (of == GRADIENT_NONE) return (gemm_shape){m, n, k};
+    return of == GRADIENT_OF_INPUTS ? (gemm_shape){m, k, n} : (gemm_shape){n, k, m};
 }
 
 /* Bytes of both inputs and of the result: narrow inputs are read as such, however wide they lie. */
@@ -126,9 +118,8 @@ static double quantised(const cost_model *c, const op *o, double forward, double
                         double own)
 {
     const double turn = own < 1 && c->s->gpu && c->s->gpu->arch == ARCH_HOPPER ? 2 : 0;
-    double elements = o->kind == OP_GEMM || o->kind == OP_GROUPED       ? forward
-                      : o->kind == OP_GEMM_D || o->kind == OP_GROUPED_D ? backward
-                                                                        : 0;
+    const op_gradient of = op_infos[o->kind].gradient;
+    double elements = of == GRADIENT_NONE ? forward : of == GRADIENT_OF_INPUTS ? backward : 0;
     double bytes = elements * (own * c->hw->narrow_bytes[c->scaling] + turn);
     return bytes > 0 ? cost_memory(c, bytes) : 0;
 }
@@ -155,7 +146,7 @@ double cost_gemm(const cost_model *c, const segment *seg, const op *o, double *q
     double m = (double)o->dim[DIM_GEMM_M], n = (double)o->dim[DIM_GEMM_N];
     double k = (double)o->dim[DIM_GEMM_K];
     bool narrow = cost_is_narrow(c, o);
-    gemm_shape z = shape_of(OP_GEMM, plain_kind(o), m, n, k);
+    gemm_shape z = shape_of(o, m, n, k);
     number_kind numbers = narrow ? c->gemms : c->plain;
     const curve *reached = form_of(&c->hw->gemm[numbers], c->hw->gemm_gradient[numbers], o);
     double rate = peak_of(c, narrow) * curve_at(reached, sqrt(size_of(c, o, &z))) *
@@ -178,7 +169,8 @@ static double padded_rows(const cost_model *c, double rows, double experts)
 static bool comes_narrow(const cost_model *c, const op *o)
 {
     if (!c->fused_experts) return false;
-    return o->role == (o->kind == OP_GROUPED ? ROLE_EXPERTS_FC2 : ROLE_EXPERTS_FC1);
+    return o->role ==
+           (op_infos[o->kind].gradient == GRADIENT_NONE ? ROLE_EXPERTS_FC2 : ROLE_EXPERTS_FC1);
 }
 
 /* Of experts' GEMMs, whose few tiles hide less of their beginning and end. */
@@ -217,7 +209,7 @@ static double even_seconds(const cost_model *c, const op *o, double rows, double
     bool narrow = cost_is_narrow(c, o);
     double padded = padded_rows(c, rows, experts);
     double each = padded / experts;
-    gemm_shape z = shape_of(OP_GROUPED, plain_kind(o), each, n, k);
+    gemm_shape z = shape_of(o, each, n, k);
     double part =
         c->one_by_one ? one_reaches(c, o, narrow, &z) : grouped_reaches(c, o, narrow, &z, each);
     double rate = narrow && c->by_reference ? REFERENCE : peak_of(c, narrow) * part;
@@ -272,7 +264,7 @@ double cost_grouped(const cost_model *c, const segment *seg, const op *o, double
 
 static bool is_backward(op_kind k)
 {
-    return k == OP_ATTN_D || k == OP_ATTN_BLOCK_D || k == OP_GDN_RULE_D;
+    return op_infos[k].gradient == GRADIENT_OF_INPUTS;
 }
 
 static bool has_sinks(const op *o)

@@ -88,8 +88,8 @@ static double launching(simulation *p, const op *o, const op_cost *cost)
 static void run(simulation *p, const op *o, op_cost cost)
 {
     int slot = simulation_lane(p->c, o), half = cost.owner ? 1 : 0;
-    bool needs = o->kind == OP_EXCHANGE || o->kind == OP_GROUPED || o->kind == OP_QGROUPED;
-    if (needs && p->counted[half] > p->host && p->pace > 0) p->host = p->counted[half]; /* I5 */
+    if (op_is(o->kind, NEEDS_COUNTS) && p->counted[half] > p->host && p->pace > 0)
+        p->host = p->counted[half]; /* I5 */
     p->host += launching(p, o, &cost) * p->pace;
     bool here = op_is_copy(o->kind) && !p->c->copies_async;
     if (here) slot = STREAM_COMPUTE;

@@ -98,7 +98,7 @@ static bool bind_flags(match *m, const op *ops)
     const op *norm = NULL;
     for (int i = 0; i < f->n_parts; i++) m->flags |= ops[i].flags;
     for (int i = 0; i < f->n_parts; i++) {
-        if (ops[i].flags != (m->flags & (fused_flags(ops[i].kind) | REPLAY))) return false;
+        if (ops[i].flags != (m->flags & (op_infos[ops[i].kind].flags | REPLAY))) return false;
         if (ops[i].kind != OP_NORM) continue;
         if (norm && norm->real[REAL_NORM_eps] != ops[i].real[REAL_NORM_eps]) return false;
         norm = &ops[i];

@@ -173,8 +173,7 @@ static int64_t fused_norm(const segment *seg)
     for (int i = 0; i < seg->n_ops[SEG_FORWARD]; i++) {
         const op *o = &seg->ops[SEG_FORWARD][i];
         bool attends = o->module == MODULE_ATTENTION || o->module == MODULE_LINEAR;
-        bool norm = o->kind == OP_NORM || o->kind == OP_LAYER_NORM;
-        if (!norm || !attends || o->in[IN_NORM_x] != 0) continue;
+        if (!op_is(o->kind, NORMALISES) || !attends || o->in[IN_NORM_x] != 0) continue;
         const buf *b = &seg->bufs[seg_root(seg, o->out[OUT_NORM_y])];
         return b->life == LIFE_TEMP && (b->drop & DROP_LAYERNORM) ? allocated(b->bytes) : 0;
     }

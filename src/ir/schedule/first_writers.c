@@ -13,17 +13,6 @@
 
 /* ---- operations */
 
-static bool is_head(op_kind k)
-{
-    return k == OP_HEAD_LOSS || k == OP_HEAD_PART_D;
-}
-
-/* A table of words, as the embedding's or the head's. */
-static bool is_words(op_kind k)
-{
-    return is_head(k) || k == OP_EMBED_W;
-}
-
 static bool words_are_written(const setup *s)
 {
     return !s->m.n_mtp && !s->m.tied; /* I1 */
@@ -31,19 +20,17 @@ static bool words_are_written(const setup *s)
 
 static int gradient_of(const op *o)
 {
-    if (o->kind == OP_HEAD_LOSS) return o->out[OUT_HEAD_LOSS_dw];
-    if (o->kind == OP_HEAD_PART_D) return o->out[OUT_HEAD_PART_D_dw];
-    if (o->kind == OP_EMBED_W) return o->out[OUT_EMBED_W_dw];
-    return o->out[OUT_GEMM_W_dw];
+    return o->out[op_infos[o->kind].overwrites - 1];
 }
 
 static int64_t elements_written(const op *o)
 {
-    if (is_head(o->kind)) return o->dim[DIM_HEAD_LOSS_V] * o->dim[DIM_HEAD_LOSS_H];
-    if (o->kind == OP_EMBED_W) return o->dim[DIM_EMBED_W_V] * o->dim[DIM_EMBED_W_H];
-    if (o->kind == OP_GEMM_W || o->kind == OP_QGEMM_W)
-        return o->dim[DIM_GEMM_W_N] * o->dim[DIM_GEMM_W_K];
-    return o->dim[DIM_GROUPED_W_E] * o->dim[DIM_GROUPED_W_N] * o->dim[DIM_GROUPED_W_K];
+    const int64_t *d = o->dim;
+    const op_cost_class class = op_infos[o->kind].cost;
+    if (class == COST_CLASS_HEAD) return d[DIM_HEAD_LOSS_V] * d[DIM_HEAD_LOSS_H];
+    if (class == COST_CLASS_SCATTER) return d[DIM_EMBED_W_V] * d[DIM_EMBED_W_H];
+    if (class == COST_CLASS_GEMM) return d[DIM_GEMM_W_N] * d[DIM_GEMM_W_K];
+    return d[DIM_GROUPED_W_E] * d[DIM_GROUPED_W_N] * d[DIM_GROUPED_W_K];
 }
 
 static bool touches(const op *o, int id)
@@ -72,7 +59,8 @@ static bool may_write(const list_of *l, int k)
     const buf *dw = &seg->bufs[id];
     if (dw->life != LIFE_GRADIENT || dw->owner != l->owner || dw->parent >= 0) return false;
     param_block block = dw->row->block;
-    if ((block == BLOCK_EMBEDDING || block == BLOCK_HEAD) && !(is_words(o->kind) && l->words))
+    if ((block == BLOCK_EMBEDDING || block == BLOCK_HEAD) &&
+        !(op_is(o->kind, WORD_TABLE) && l->words))
         return false; /* I1 */
     if (elements_written(o) != dtype_elements(dw->type, dw->bytes)) return false;
     for (int i = 0; i < k; i++)
@@ -133,7 +121,7 @@ static void mark_written(program *p, const segment *seg, int phase, const item_a
         if (!(o->flags & OVERWRITE)) continue;
         const buf *dw = &seg->bufs[gradient_of(o)];
         int64_t layer = in->seg->n_layers ? in->layer + dw->layer_step : p->s->m.n_layers;
-        if (is_words(o->kind)) layer = 0;
+        if (op_is(o->kind, WORD_TABLE)) layer = 0;
         const weight *x = weight_find(&p->weights, dw->row, layer, at->chunk);
         p->written[x - p->weights.list] = true;
     }

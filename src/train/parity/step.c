@@ -27,11 +27,6 @@ static void load_all(parity *q)
 
 /* ---- logits exist only here */
 
-static bool is_norm(op_kind k)
-{
-    return k == OP_NORM || k == OP_LAYER_NORM;
-}
-
 /* The head's operation of this kind, that of the main loss, with its phase in `it`; or NULL. */
 static const op *head_op(op_kind kind, item *it)
 {
@@ -40,7 +35,8 @@ static const op *head_op(op_kind kind, item *it)
         for (int i = 0; i < seg->n_ops[phase]; i++) {
             const op *o = &seg->ops[phase][i];
             if (o->kind != kind) continue;
-            if (!is_norm(kind) && seg->bufs[o->in[IN_HEAD_LOSS_labels]].step != STEP_LABELS)
+            if (!op_is(kind, NORMALISES) &&
+                seg->bufs[o->in[IN_HEAD_LOSS_labels]].step != STEP_LABELS)
                 continue;
             it->phase = phase;
             return o;
