@@ -6,7 +6,6 @@
 #include "cli/diff_runs.h"
 #include "cli/verdict.h"
 #include "config/target.h"
-#include "train/executor/timing.h"
 
 enum { KINDS_SHOWN = 4 };
 
@@ -23,7 +22,7 @@ static void print_head(const diff_end *e, const char *side, arena *a)
         printf("; %s a step, %.1f tokens/s/GPU, %s%s\n", text_seconds(a, e->p.step_s),
                e->p.tokens_per_s_per_gpu, text_bytes(a, e->p.peak_bytes),
                e->p.fits ? "" : ", DOES NOT FIT");
-    if (timing_estimated(&s->r, e->hw))
+    if (cli_estimates_times(&s->r, e->hw))
         printf("         its times are estimates: our %skernels were not measured on %s\n",
                target_by_reference(&s->r) ? "reference " : "", e->hw->name);
     for (int i = 0; i < e->found.n; i++)

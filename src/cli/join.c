@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "config/job_of.h"
 #include "train/loop/facts.h"
 
 /* Set for ranks whose recipe --ranks has checked: its warnings have been printed. */
@@ -62,6 +63,7 @@ static const setup *plain_setup(int64_t world, arena *a)
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         recipe_set(&s->r, all[i], value_of_int(world), "");
     recipe_fill_defaults(&s->r);
+    job_of(&s->j, &s->r);
     layout_init(&s->lay, &s->r);
     s->pipe = (pipeline){.pp = 1, .vpp = 1, .stages = ARENA_NEW(a, stage)};
     s->possible = true;

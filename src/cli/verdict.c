@@ -203,6 +203,11 @@ static bool is_own_gpu(const recipe *r, const hardware *hw)
     return target_of(r) == TARGET_MOEFOLD && hw->arch != ARCH_CPU;
 }
 
+bool cli_estimates_times(const recipe *r, const hardware *hw)
+{
+    return is_own_gpu(r, hw) && (!hw->measured || target_by_reference(r));
+}
+
 void cli_print_times(const recipe *r, const hardware *hw)
 {
     if (!is_own_gpu(r, hw)) return;
@@ -212,7 +217,7 @@ void cli_print_times(const recipe *r, const hardware *hw)
                   "reference kernels that run instead was not measured (0.2 TFLOP/s assumed); "
                   "repair: mixed_precision=bf16_with_fp8_subchannel_scaling_mixed\n\n",
                   hw->name);
-    else if (timing_estimated(r, hw))
+    else if (cli_estimates_times(r, hw))
         cli_print("Estimate",
                   "times are estimates: our kernels were not measured on %s; repair: run "
                   "`moefold bench --device cuda` there\n\n",
@@ -224,7 +229,7 @@ void cli_print_times(const recipe *r, const hardware *hw)
 void cli_json_times(json_t *o, const recipe *r, const hardware *hw)
 {
     if (!is_own_gpu(r, hw)) return;
-    json_object_set_new(o, "estimate", json_boolean(timing_estimated(r, hw)));
+    json_object_set_new(o, "estimate", json_boolean(cli_estimates_times(r, hw)));
     json_object_set_new(o, "measured", hw->measured ? json_string(hw->measured) : json_null());
 }
 

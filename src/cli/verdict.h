@@ -57,6 +57,10 @@ void cli_json_reported(json_t *o, const reported *r, bool megatron);
 void cli_print_not_priced(const not_priced *list, int n);
 json_t *cli_json_not_priced(const not_priced *list, int n); /* {key, value, assumed} */
 
+/* Are times of our own program on this GPU estimates, because nobody has measured it, or because
+ * its GEMMs are reference kernels (target_by_reference), which `bench` does not measure? */
+bool cli_estimates_times(const recipe *r, const hardware *hw);
+
 /* Where times of our own program on a GPU are from: measured, or estimates. Others print nothing,
  * and have no such keys: estimate, measured (the day, or null). */
 void cli_print_times(const recipe *r, const hardware *hw);

@@ -410,6 +410,11 @@ bool recipe_names_data(const recipe *r)
     return recipe_given(r, K_DATA_PATH) || recipe_given(r, K_DATA_ARGS) || recipe_names_separate(r);
 }
 
+const char *recipe_shown(const recipe *r, knob_id k, arena *a)
+{
+    return value_text(a, r->knob[k].v);
+}
+
 double recipe_real(const recipe *r, knob_id k)
 {
     value v = r->knob[k].v;

@@ -121,6 +121,17 @@ value recipe_located(recipe *r, knob_id k, value v, const char *folder);
 /* The other way: paths from the folder of the file that the recipe will be written to. */
 void recipe_relocate(recipe *r, const char *file);
 
+/* ---- for people: a setting as files write it, who wanted it, and the reason. */
+const char *recipe_shown(const recipe *r, knob_id k, arena *a);
+static inline bool recipe_by_user(const recipe *r, knob_id k)
+{
+    return r->knob[k].from == FROM_USER;
+}
+static inline const char *recipe_why(const recipe *r, knob_id k)
+{
+    return r->knob[k].why;
+}
+
 /* ---- reading. An open or null knob reads as 0, 0.0, false, NULL. */
 static inline bool recipe_given(const recipe *r, knob_id k)
 {

@@ -1,6 +1,7 @@
 /* test_measured_gpu.c - what was measured of a GPU is what its file says and what prices follow;
  * times of GPUs that nobody measured are estimates. */
 #define _GNU_SOURCE
+#include "cli/verdict.h"
 #include "predict/costing.h"
 
 #include <limits.h>
@@ -385,7 +386,7 @@ static hardware machine_of(const char *words, arena *a)
     error err = {{0}};
     setup_of_words(s, a, "tiny", words);
     if (timing_machine(&h, s, a, &err)) fail_msg("%s", err.text);
-    assert_int_equal(timing_estimated(&s->r, &h),
+    assert_int_equal(cli_estimates_times(&s->r, &h),
                      recipe_is(&s->r, K_TARGET, "moefold") && !h.measured);
     return h;
 }

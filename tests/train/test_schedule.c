@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "config/job_of.h"
 #include "train/loop/schedule.h"
 
 static arena *scratch;
@@ -26,8 +27,9 @@ static int tear_down(void **state)
     return 0;
 }
 
-static recipe recipe_of(const char *overrides)
+static job job_with(const char *overrides)
 {
+    job j;
     recipe r;
     error err = {""};
     recipe_init(&r, scratch, "test");
@@ -35,15 +37,16 @@ static recipe recipe_of(const char *overrides)
     for (char *word = strtok_r(text, " ", &rest); word; word = strtok_r(NULL, " ", &rest))
         if (recipe_override(&r, word, "test", &err)) fail_msg("%s", err.text);
     recipe_fill_defaults(&r);
-    return r;
+    job_of(&j, &r);
+    return j;
 }
 
 static schedule schedule_of(const char *overrides, int64_t global_batch)
 {
     schedule s;
     error err = {""};
-    recipe r = recipe_of(overrides);
-    if (schedule_init(&s, &r, global_batch, &err)) fail_msg("%s: %s", overrides, err.text);
+    job j = job_with(overrides);
+    if (schedule_init(&s, &j, global_batch, &err)) fail_msg("%s: %s", overrides, err.text);
     return s;
 }
 
@@ -182,8 +185,8 @@ static void what_cannot_be_is_refused(void **state)
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         schedule s = {.lr = 42};
         error err = {""};
-        recipe r = recipe_of(bad[i].overrides);
-        status st = schedule_init(&s, &r, 4, &err);
+        job j = job_with(bad[i].overrides);
+        status st = schedule_init(&s, &j, 4, &err);
         if (st != ERR_RULE || !strstr(err.text, bad[i].says))
             fail_msg("%s: %s", bad[i].overrides, err.text);
         assert_true(s.lr == 42);
@@ -196,9 +199,8 @@ static void a_rate_is_needed(void **state)
     (void)state;
     schedule s;
     error err = {""};
-    recipe r = recipe_of("train.train_iters=10");
-    r.knob[K_LR].v = (value){.kind = V_NULL};
-    assert_int_equal(schedule_init(&s, &r, 4, &err), ERR_RULE);
+    const job j = {.train_iters = 10};
+    assert_int_equal(schedule_init(&s, &j, 4, &err), ERR_RULE);
     assert_non_null(strstr(err.text, "optimizer.lr"));
 }
 
@@ -207,16 +209,16 @@ static void resume_wants_the_same_schedule(void **state)
     (void)state;
     schedule stored = schedule_of(RATES STEPS, 4), mine = schedule_of(RATES STEPS, 4);
     error err = {""};
-    recipe plain = recipe_of(RATES STEPS);
+    job plain = job_with(RATES STEPS);
     assert_int_equal(schedule_resume(&mine, &stored, &plain, &err), OK);
     mine = schedule_of(RATES STEPS " optimizer.lr=4e-4", 4);
     assert_int_equal(schedule_resume(&mine, &stored, &plain, &err), ERR_RULE);
     assert_non_null(strstr(err.text, "optimizer.lr is 0.0004"));
     assert_true(mine.lr == 4e-4);
-    recipe override = recipe_of("scheduler.override_opt_param_scheduler=true");
+    job override = job_with("scheduler.override_opt_param_scheduler=true");
     assert_int_equal(schedule_resume(&mine, &stored, &override, &err), OK);
     assert_true(mine.lr == 4e-4);
-    recipe checkpoint = recipe_of("scheduler.use_checkpoint_opt_param_scheduler=true");
+    job checkpoint = job_with("scheduler.use_checkpoint_opt_param_scheduler=true");
     assert_int_equal(schedule_resume(&mine, &stored, &checkpoint, &err), OK);
     assert_true(mine.lr == 3e-4);
     mine = schedule_of(RATES STEPS STYLE "linear", 4);

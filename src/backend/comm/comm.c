@@ -167,14 +167,13 @@ status comm_groups(comm *c, const setup *s, error *err)
         return error_set(err, ERR_RULE,
                          "cluster.n_gpus=%lld, but the job has %lld rank%s; repair: start %lld, or "
                          "set cluster.n_gpus=%lld and parallel sizes that fit it",
-                         (long long)recipe_int(&s->r, K_N_GPUS), (long long)c->size,
-                         c->size > 1 ? "s" : "", (long long)recipe_int(&s->r, K_N_GPUS),
-                         (long long)c->size);
+                         (long long)s->j.n_gpus, (long long)c->size, c->size > 1 ? "s" : "",
+                         (long long)s->j.n_gpus, (long long)c->size);
     bool again = c->s != NULL;
     c->s = s;
-    status st = comm_delay_parse(recipe_word(&s->r, K_COMM_DELAY), &c->delay, err);
+    status st = comm_delay_parse(s->j.comm_delay, &c->delay, err);
     double timeout = 0;
-    if (!st) st = comm_timeout(60 * (double)recipe_int(&s->r, K_DIST_TIMEOUT), &timeout, err);
+    if (!st) st = comm_timeout(60 * (double)s->j.dist_timeout, &timeout, err);
     if (!st) st = work_open(c, err);
     if (st) return st;
     c->timeout = timeout;

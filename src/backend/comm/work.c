@@ -57,7 +57,7 @@ static status read_slow(comm *c, error *err)
 
 status work_open(comm *c, error *err)
 {
-    double seconds = 60 * (double)recipe_int(&c->s->r, K_HOST_TIMEOUT);
+    double seconds = 60 * (double)c->s->j.host_timeout;
     status st = comm_seconds("MOEFOLD_HOST_TIMEOUT_SECONDS", knobs[K_HOST_TIMEOUT].key, seconds,
                              &seconds, err);
     if (st) return st;

@@ -107,7 +107,7 @@ void batch_load(executor *e, const program *p, int64_t micro, const batch *b, do
     target mtp = {buffer_of_micro(e, p, STEP_MTP_IDS, micro),
                   buffer_of_micro(e, p, STEP_MTP_LABELS, micro),
                   buffer_of_micro(e, p, STEP_MTP_MASK, micro), 1};
-    double factor = recipe_real(&p->s->r, K_MTP_FACTOR) * share;
+    double factor = p->s->j.mtp_factor * share;
     double own = at_least_one(batch_mtp_tokens(p, b).whole);
     if (step_tokens > 0) factor *= tokens / own;
     fill(&mtp, p, b, step_tokens > 0 ? factor / step_tokens : factor / own);

@@ -70,28 +70,26 @@ static void measure(executor *e, const program *p)
 /* ---- opening */
 
 /* A file of the run's folder, or "". */
-static const char *file_in(const recipe *r, knob_id folder, const char *file)
+static const char *file_in(arena *a, const char *folder, const char *file)
 {
-    return recipe_given(r, folder) ? arena_text(r->a, "%s/%s", recipe_word(r, folder), file) : "";
+    return folder ? arena_text(a, "%s/%s", folder, file) : "";
 }
 
 /* Algorithms that `bench` tuned for this machine's GPU, as the recipe says; "": none. */
-static const char *tuned_file(const recipe *r)
+static const char *tuned_file(const job *j, arena *a)
 {
     cuda_gpu found;
     error ignored;
-    if (recipe_given(r, K_CUBLASLT))
-        return recipe_is(r, K_CUBLASLT, "none") ? "" : recipe_word(r, K_CUBLASLT);
-    return device_cuda_look(&found, &ignored) ? "" : device_cuda_tuned(&found, r->a);
+    if (j->cublaslt) return text_equal(j->cublaslt, "none") ? "" : j->cublaslt;
+    return device_cuda_look(&found, &ignored) ? "" : device_cuda_tuned(&found, a);
 }
 
 /* What a GPU is told: lines, see backend/cuda/device/device.c. */
-static const char *cuda_name(const recipe *r)
+static const char *cuda_name(const job *j, arena *a)
 {
-    const char *file = "cublaslt.txt", *save = file_in(r, K_SAVE, file);
-    const char *cudnn = recipe_given(r, K_CUDNN_PATH) ? recipe_word(r, K_CUDNN_PATH) : "";
-    return arena_text(r->a, "cuda:%s\n%s\n%s\n%s", cudnn, save, file_in(r, K_LOAD, file),
-                      tuned_file(r));
+    const char *file = "cublaslt.txt";
+    return arena_text(a, "cuda:%s\n%s\n%s\n%s", j->cudnn_path ? j->cudnn_path : "",
+                      file_in(a, j->save, file), file_in(a, j->load, file), tuned_file(j, a));
 }
 
 static const char *device_name(const program *p, const executor_options *o)
@@ -99,9 +97,7 @@ static const char *device_name(const program *p, const executor_options *o)
     const char *word = getenv("MOEFOLD_DEVICE");
     if (o->device) return o->device;
     if (word && *word) return word;
-    word = recipe_word(&p->s->r, K_DEVICE);
-    if (strcmp(word, "cuda") == 0) return cuda_name(&p->s->r);
-    return strcmp(word, "auto") != 0 ? word : "cpu";
+    return p->s->j.device == J_DEVICE_CUDA ? cuda_name(&p->s->j, p->s->r.a) : "cpu";
 }
 
 static status open_alone(executor *e, error *err)

@@ -12,14 +12,14 @@
 
 enum { CHUNK = 1 << 14 };
 
-static double embedding_deviation(const recipe *r)
+static double embedding_deviation(const job *j)
 {
-    return recipe_real(r, recipe_given(r, K_EMBED_INIT_STD) ? K_EMBED_INIT_STD : K_INIT_STD);
+    return job_has(j, K_EMBED_INIT_STD) ? j->embed_init_std : j->init_std;
 }
 
 static double output_deviation(const setup *s)
 {
-    return recipe_real(&s->r, K_INIT_STD) / sqrt(2.0 * (double)s->m.n_layers);
+    return s->j.init_std / sqrt(2.0 * (double)s->m.n_layers);
 }
 
 static void fill_constant(float x, int64_t n, float *out)
@@ -46,13 +46,13 @@ void init_elements(const init_source *from, int64_t first, int64_t n, float *out
     uint64_t at = (uint64_t)first;
     switch (from->row->init) {
     case INIT_NORMAL:
-        philox_normal(&g, at, n, recipe_real(&from->s->r, K_INIT_STD), out);
+        philox_normal(&g, at, n, from->s->j.init_std, out);
         break;
     case INIT_OUTPUT:
         philox_normal(&g, at, n, output_deviation(from->s), out);
         break;
     case INIT_EMBEDDING:
-        philox_normal(&g, at, n, embedding_deviation(&from->s->r), out);
+        philox_normal(&g, at, n, embedding_deviation(&from->s->j), out);
         break;
     case INIT_ONE:
         fill_constant(1, n, out);
@@ -91,7 +91,7 @@ void init_range(const setup *s, const rank_at *at, const weight *w, uint64_t see
                 float *out)
 {
     memset(out, 0, sizeof *out * (size_t)of.n); /* I2 */
-    if (!recipe_on(&s->r, K_INITIALIZE)) return;
+    if (!s->j.initialize) return;
     arena *names = arena_create();
     init_source from = {s, w->row, weight_name(names, s, w), seed};
     part_map map;

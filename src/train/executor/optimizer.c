@@ -43,7 +43,7 @@ static void fill_row(double *row, const program *p, const weight *w, int64_t pie
 
 static update_table table_of(const program *p, decay_rule rule, arena *a)
 {
-    bool qk_norms = recipe_on(&p->s->r, K_WD_QK_NORM);
+    bool qk_norms = p->s->j.wd_qk_norm;
     int64_t n = program_trained_weights(p), next = 0, piece = 0;
     double *rows = ARENA_ARRAY(a, double, n *TABLE_COLUMNS);
     for (int i = 0; i < p->weights.n; i++) {
@@ -59,14 +59,14 @@ static update_table table_of(const program *p, decay_rule rule, arena *a)
 
 void optimizer_init(optimizer *o, const program *p, decay_rule rule, arena *a)
 {
-    const recipe *r = &p->s->r;
-    bool skips = recipe_given(r, K_SKIP_NORM);
-    *o = (optimizer){.beta1 = recipe_real(r, K_BETA1),
-                     .beta2 = recipe_real(r, K_BETA2),
-                     .eps = recipe_real(r, K_ADAM_EPS),
-                     .clip = recipe_real(r, K_CLIP),
-                     .skip_norm = skips ? recipe_real(r, K_SKIP_NORM) : (double)INFINITY,
-                     .l2 = !recipe_on(r, K_DECOUPLED_WD),
+    const job *j = &p->s->j;
+    bool skips = job_has(j, K_SKIP_NORM);
+    *o = (optimizer){.beta1 = j->beta1,
+                     .beta2 = j->beta2,
+                     .eps = j->adam_eps,
+                     .clip = j->clip,
+                     .skip_norm = skips ? j->skip_norm : (double)INFINITY,
+                     .l2 = !j->decoupled_wd,
                      .table = table_of(p, rule, a)};
 }
 

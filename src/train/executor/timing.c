@@ -63,7 +63,7 @@ status timing_local(hardware *h, int64_t *ranks, arena *a, error *err)
 bool timing_measured(const setup *s, arena *a)
 {
     int64_t found;
-    const gpu *g = recipe_gpu(&s->r);
+    const gpu *g = s->j.machine;
     if (!g || g->arch != ARCH_CPU) return false;
     return g->path || measured_name(s->lay.world, &found, a);
 }
@@ -135,19 +135,13 @@ status timing_gpu(hardware *h, const char *name, bool ours, arena *a, error *err
                      h->path, unknown);
 }
 
-bool timing_estimated(const recipe *r, const hardware *h)
-{
-    if (target_of(r) != TARGET_MOEFOLD || h->arch == ARCH_CPU) return false;
-    return !h->measured || target_by_reference(r);
-}
-
 static status read_machine(hardware *h, const setup *s, arena *a, error *err)
 {
-    const char *gpu_name = recipe_word(&s->r, K_GPU);
+    const char *gpu_name = s->j.gpu;
     int64_t found = s->lay.world;
     if (!text_equal(gpu_name, "cpu")) {
         bool local = text_equal(gpu_name, "local");
-        bool ours = target_of(&s->r) == TARGET_MOEFOLD;
+        bool ours = job_is_ours(&s->j);
         status st = local ? timing_local(h, &found, a, err) : timing_gpu(h, gpu_name, ours, a, err);
         return st ? error_prefix(err, st, "cluster.gpu=%s", gpu_name) : OK;
     }
@@ -158,14 +152,14 @@ static status read_machine(hardware *h, const setup *s, arena *a, error *err)
 status timing_machine(hardware *h, const setup *s, arena *a, error *err)
 {
     status st = read_machine(h, s, a, err);
-    if (!st) hardware_leave(h, recipe_real(&s->r, K_HEADROOM));
-    if (!st) timing_limit(h, &s->r);
+    if (!st) hardware_leave(h, s->j.headroom);
+    if (!st) timing_limit(h, &s->j);
     return st;
 }
 
-void timing_limit(hardware *h, const recipe *r)
+void timing_limit(hardware *h, const job *j)
 {
-    int64_t most = recipe_given(r, K_MEMORY_LIMIT) ? recipe_int(r, K_MEMORY_LIMIT) : h->usable;
+    int64_t most = job_has(j, K_MEMORY_LIMIT) ? j->memory_limit : h->usable;
     if (most < h->usable) h->usable = most;
 }
 

@@ -27,17 +27,13 @@ static inline void timing_add(timing *t, cost_kind k, double seconds)
 status timing_machine(hardware *h, const setup *s, arena *a, error *err);
 
 /* moefold.memory_limit: less is usable. timing_machine has done it. */
-void timing_limit(hardware *h, const recipe *r);
+void timing_limit(hardware *h, const job *j);
 
 /* The description of a GPU by its name or path. For our own program that is what `moefold bench`
  * measured of such a GPU, NAME-measured.yaml in the same folders; where there is none, peaks,
  * memory and links of the GPU as it is sold with what was measured of the kernels on another one of
  * its architecture: an estimate. */
 status timing_gpu(hardware *h, const char *name, bool ours, arena *a, error *err);
-
-/* Are times of our own program on this GPU estimates, because nobody has measured it, or because
- * its GEMMs are reference kernels (target_by_reference), which `bench` does not measure? */
-bool timing_estimated(const recipe *r, const hardware *h);
 
 /* The same for `ranks` of this machine; 0: sets it to the most that were measured, but not more
  * than there are cores. ERR_INPUT: nothing was measured. */

@@ -21,7 +21,7 @@ static const char *count(const trainer *t, double n)
 
 static const char *text_of(const trainer *t, knob_id k)
 {
-    return value_text(t->a, t->s->r.knob[k].v);
+    return recipe_shown(&t->s->r, k, t->a);
 }
 
 /* ---- data */
@@ -47,7 +47,7 @@ static file_use use_of(const trainer *t, data_split which, int member, double sa
 
 static bool trains(const trainer *t)
 {
-    return !recipe_on(&t->s->r, K_SKIP_TRAIN);
+    return !t->s->j.skip_train;
 }
 
 static double samples_to_train(const trainer *t)
@@ -58,16 +58,16 @@ static double samples_to_train(const trainer *t)
 /* Of all validations of the run. */
 static double samples_to_validate(const trainer *t)
 {
-    const recipe *r = &t->s->r;
-    if (!trains(t)) return (double)(recipe_int(r, K_EVAL_ITERS) * t->gbs);
-    int64_t every = recipe_int(r, K_EVAL_INTERVAL);
-    return every > 0 ? (double)(t->train_iters / every * recipe_int(r, K_EVAL_ITERS) * t->gbs) : 0;
+    const job *j = &t->s->j;
+    if (!trains(t)) return (double)(j->eval_iters * t->gbs);
+    int64_t every = j->eval_interval;
+    return every > 0 ? (double)(t->train_iters / every * j->eval_iters * t->gbs) : 0;
 }
 
 static json_t *files_json(const trainer *t, data_split which, double samples)
 {
     json_t *list = json_array();
-    bool mock = recipe_on(&t->s->r, K_MOCK_DATA);
+    bool mock = t->s->j.mock_data;
     for (int i = 0; !mock && data_length(t->data, which) && i < data_members(t->data, which); i++) {
         file_use u = use_of(t, which, i, samples);
         json_array_append_new(list,
@@ -93,24 +93,24 @@ static void say_files(trainer *t, const char *head, data_split which, double sam
 
 static const char *end_of_document(const trainer *t)
 {
-    const recipe *r = &t->s->r;
-    const setting *eod = &r->knob[K_EOD];
-    if (!recipe_on(r, K_EOD_MASK)) return "not used: the loss counts every token";
-    if (recipe_on(r, K_MOCK_DATA) && eod->from != FROM_USER)
+    const job *j = &t->s->j;
+    if (!j->eod_mask) return "not used: the loss counts every token";
+    if (j->mock_data && !recipe_by_user(&t->s->r, K_EOD))
         return arena_text(t->a, "token %lld (the last id), which has no loss",
                           (long long)t->s->m.vocab - 1);
-    return arena_text(t->a, "token %s (%s), which has no loss", text_of(t, K_EOD), eod->why);
+    return arena_text(t->a, "token %s (%s), which has no loss", text_of(t, K_EOD),
+                      recipe_why(&t->s->r, K_EOD));
 }
 
 static void say_data(trainer *t)
 {
     double samples = samples_to_train(t);
-    if (recipe_on(&t->s->r, K_MOCK_DATA))
+    if (t->s->j.mock_data)
         line(t, "Data",
              arena_text(t->a,
                         "MOCK DATA, counted numbers instead of text (moefold.mock_data, %s): this "
                         "run learns no language; dataset.data_path names files",
-                        t->s->r.knob[K_MOCK_DATA].why));
+                        recipe_why(&t->s->r, K_MOCK_DATA)));
     else
         say_files(t, "Data", DATA_TRAIN, samples);
     if (trains(t))
@@ -120,7 +120,7 @@ static void say_data(trainer *t)
                         count(t, (double)batch_seq(t->p)), knobs[K_DATA_SEED].key,
                         text_of(t, K_DATA_SEED)));
     line(t, "", arena_text(t->a, "end of document: %s", end_of_document(t)));
-    if (recipe_on(&t->s->r, K_MOCK_DATA)) return;
+    if (t->s->j.mock_data) return;
     say_files(t, "Valid", DATA_VALID, samples_to_validate(t));
     say_files(t, "Test", DATA_TEST, samples_to_validate(t));
 }
@@ -130,7 +130,7 @@ static void say_data(trainer *t)
 /* A name on the hub or a preset is a shape here; its weights are nowhere. */
 static const char *drawn(const trainer *t)
 {
-    const char *name = recipe_word(&t->s->r, K_MODEL);
+    const char *name = t->s->j.model;
     const char *shape =
         name ? arena_text(t->a, "; %s gives the shape of the model, no weights", name) : "";
     return arena_text(t->a, "random initialisation (%s=%s)%s", knobs[K_SEED].key,
@@ -145,12 +145,11 @@ static const char *weights_text(const trainer *t)
 static const char *schedule_text(const trainer *t)
 {
     const schedule *s = &t->rates;
-    const recipe *r = &t->s->r;
     if (!trains(t)) return "no step (validation.skip_train): weights are evaluated";
     return arena_text(
         t->a, "steps %lld to %lld; lr %g to %g, %s; warm-up %g samples; %s, weight decay %g",
         (long long)t->first_iteration + 1, (long long)t->train_iters, s->lr, s->min_lr,
-        recipe_word(r, K_LR_STYLE), s->warmup, recipe_word(r, K_OPTIMIZER), s->wd);
+        text_of(t, K_LR_STYLE), s->warmup, text_of(t, K_OPTIMIZER), s->wd);
 }
 
 static const char *batch_text(const trainer *t)
@@ -167,13 +166,13 @@ static const char *layout_text(const trainer *t)
                       "%lld rank%s: TP %lld, CP %lld, EP %lld, ETP %lld, PP %lld, DP %lld; %s",
                       (long long)l->world, l->world > 1 ? "s" : "", (long long)l->tp,
                       (long long)l->cp, (long long)l->ep, (long long)l->etp, (long long)l->pp,
-                      (long long)l->dp, recipe_word(&t->s->r, K_PRECISION));
+                      (long long)l->dp, text_of(t, K_PRECISION));
 }
 
 static const char *saves_text(const trainer *t)
 {
-    const recipe *r = &t->s->r;
-    const char *folder = recipe_word(r, K_SAVE);
+    const job *j = &t->s->j;
+    const char *folder = j->save;
     if (!trains(t)) return "nothing";
     const char *run = t->o->run ? arena_text(t->a, "; the run in %s", t->o->run) : "";
     if (!folder)
@@ -182,7 +181,7 @@ static const char *saves_text(const trainer *t)
                           "the end%s",
                           run);
     const char *every =
-        recipe_given(r, K_SAVE_INTERVAL)
+        job_has(j, K_SAVE_INTERVAL)
             ? arena_text(t->a, "every %s steps and at the end", text_of(t, K_SAVE_INTERVAL))
             : "at the end";
     return arena_text(t->a, "checkpoints in %s, %s%s", folder, every, run);
@@ -190,11 +189,11 @@ static const char *saves_text(const trainer *t)
 
 json_t *trainer_start_json(const trainer *t)
 {
-    const recipe *r = &t->s->r;
-    bool mock = recipe_on(r, K_MOCK_DATA);
+    const job *j = &t->s->j;
+    bool mock = j->mock_data;
     double samples = samples_to_train(t), seq = (double)batch_seq(t->p);
-    const char *save = recipe_word(r, K_SAVE);
-    json_t *eod = recipe_on(r, K_EOD_MASK) ? json_string(end_of_document(t)) : json_null();
+    const char *save = j->save;
+    json_t *eod = j->eod_mask ? json_string(end_of_document(t)) : json_null();
     json_t *data = json_pack(
         "{s:b, s:o, s:o, s:I, s:I, s:o}", "mock", mock, "train", files_json(t, DATA_TRAIN, samples),
         "valid", files_json(t, DATA_VALID, samples_to_validate(t)), "samples", (json_int_t)samples,

@@ -6,7 +6,7 @@
 
 static const char *data_of(const trainer *t)
 {
-    bool mock = recipe_on(&t->s->r, K_MOCK_DATA);
+    bool mock = t->s->j.mock_data;
     textbuf text = text_init(t->a);
     for (int i = 0; !mock && i < data_members(t->data, DATA_VALID); i++)
         text_add(&text, "%s%s", i ? ", " : "", data_name(t->data, DATA_VALID, i));
@@ -21,7 +21,7 @@ status trainer_evaluation(trainer *t, train_summary *sum, error *err)
     step_losses losses;
     int64_t n = data_length(t->data, DATA_VALID);
     /* a set of mock data never ends */
-    if (recipe_on(&t->s->r, K_MOCK_DATA)) n = recipe_int(&t->s->r, K_EVAL_ITERS) * t->gbs;
+    if (t->s->j.mock_data) n = t->s->j.eval_iters * t->gbs;
     progress_init(&t->bar, stderr, 0, 0, start);
     status s = trainer_evaluate(t, DATA_VALID, (sample_span){0, n}, &losses, err);
     if (s) return s;

@@ -7,17 +7,6 @@
 #include "base/json.h"
 #include "train/loop/state.h"
 
-static const knob_id separate_knobs[DATA_SPLITS] = {K_TRAIN_DATA, K_VALID_DATA, K_TEST_DATA};
-
-static data_paths words_of_knob(const trainer *t, knob_id k)
-{
-    const recipe *r = &t->s->r;
-    int n = recipe_count(r, k);
-    const char **list = ARENA_ARRAY(t->a, const char *, n + 1);
-    for (int i = 0; i < n; i++) list[i] = recipe_item(r, k, i).text;
-    return (data_paths){list, n};
-}
-
 static data_paths words_of_text(const trainer *t, const char *text)
 {
     static const char blanks[] = " \t\r\n\f\v";
@@ -87,11 +76,13 @@ static status read_separate(const trainer *t, const char *path, data_options *o,
 
 status trainer_files(const trainer *t, data_options *o, error *err)
 {
-    const recipe *r = &t->s->r;
-    const char *words = recipe_word(r, K_DATA_ARGS), *sets = recipe_word(r, K_SPLIT_ARGS);
-    if (recipe_on(r, K_MOCK_DATA)) return OK;
-    o->paths = words_of_knob(t, K_DATA_PATH);
-    for (int i = 0; i < DATA_SPLITS; i++) o->separate[i] = words_of_knob(t, separate_knobs[i]);
+    const job *j = &t->s->j;
+    const char *words = j->data_args, *sets = j->split_args;
+    if (j->mock_data) return OK;
+    const job_texts separate[DATA_SPLITS] = {j->train_data, j->valid_data, j->test_data};
+    o->paths = (data_paths){j->data_path.item, j->data_path.n};
+    for (int i = 0; i < DATA_SPLITS; i++)
+        o->separate[i] = (data_paths){separate[i].item, separate[i].n};
     if (words) return read_words(t, words, &o->paths, err);
     return sets ? read_separate(t, sets, o, err) : OK;
 }

@@ -47,7 +47,7 @@ static overflow worst_overflow(const trainer *t, int64_t *rank)
 /* Half as much again as was wanted, in tenths. */
 static double enough(const trainer *t, const overflow *o)
 {
-    double factor = recipe_real(&t->s->r, K_BUFFER_FACTOR);
+    double factor = t->s->j.buffer_factor;
     double wanted = o->room > 0 ? o->wanted / o->room : 2;
     return ceil(factor * wanted * 1.5 * 10) / 10;
 }
@@ -68,11 +68,11 @@ status trainer_grow(trainer *t, error *err)
     enum { FACTOR_MAX = 1024 }; /* of the knob */
     int64_t rank = 0, bytes = t->p->arena_bytes;
     overflow o = worst_overflow(t, &rank);
-    double factor = enough(t, &o), before = recipe_real(&t->s->r, K_BUFFER_FACTOR);
+    double factor = enough(t, &o), before = t->s->j.buffer_factor;
     char *what = arena_text(
         t->a, "step %lld: rank %lld, layer %lld: %.0f rows do not fit into a routed buffer of %.0f",
         (long long)t->at.iteration + 1, (long long)rank, (long long)o.layer, o.wanted, o.room);
-    if (recipe_is(&t->s->r, K_ON_OVERFLOW, "stop") || factor > FACTOR_MAX)
+    if (t->s->j.on_overflow == J_ON_OVERFLOW_STOP || factor > FACTOR_MAX)
         return error_set(err, ERR_MACHINE,
                          "%s; %s (steps after the last checkpoint are lost); repair: "
                          "moefold.moe_buffer_factor=%g",
@@ -94,8 +94,8 @@ status trainer_grow(trainer *t, error *err)
 
 status trainer_grow_as_before(trainer *t, error *err)
 {
-    double factor = t->at.buffer_factor, before = recipe_real(&t->s->r, K_BUFFER_FACTOR);
-    if (factor <= before || recipe_is(&t->s->r, K_ON_OVERFLOW, "stop")) return OK;
+    double factor = t->at.buffer_factor, before = t->s->j.buffer_factor;
+    if (factor <= before || t->s->j.on_overflow == J_ON_OVERFLOW_STOP) return OK;
     status s = open_larger(t, factor, err);
     if (s)
         return error_prefix(err, s,

@@ -27,8 +27,8 @@ static status measure(trainer *t, array_kind k, double *sum, error *err)
 /* Numbers that are asked for are added up over all ranks. */
 static status add_wanted(trainer *t, iteration_line *line, error *err)
 {
-    const recipe *r = &t->s->r;
-    bool norm = recipe_on(r, K_LOG_PARAMS_NORM), zeros = recipe_on(r, K_LOG_ZEROS);
+    const job *j = &t->s->j;
+    bool norm = j->log_params_norm, zeros = j->log_zeros;
     double sums[2] = {0, 0};
     if (!norm && !zeros) return OK;
     status s = norm ? measure(t, ARRAY_WEIGHTS, &sums[0], err) : OK;
@@ -85,7 +85,7 @@ status trainer_line(trainer *t, const step_result *r, double lr, error *err)
     double flops = model_flops_per_token(&t->s->m, seq);
     line.tflops = iteration_tflops(flops, tokens, line.seconds, t->s->lay.world);
     line.tokens_per_second = (double)tokens / line.seconds;
-    if (recipe_on(&t->s->r, K_LOG_THROUGHPUT)) line.has |= LINE_THROUGHPUT;
+    if (t->s->j.log_throughput) line.has |= LINE_THROUGHPUT;
     status s = add_wanted(t, &line, err);
     if (s) return s;
     if (!t->o->json) print(t, &line);
@@ -133,7 +133,7 @@ static status evaluate(trainer *t, data_split which, sample_span span, const cha
 /* While steps are skipped nothing is saved. */
 static void note_best(trainer *t, double loss)
 {
-    if (!recipe_on(&t->s->r, K_KEEP_BEST) || t->skipped_in_a_row || !isfinite(loss)) return;
+    if (!t->s->j.keep_best || t->skipped_in_a_row || !isfinite(loss)) return;
     if (t->at.best && !(loss < t->at.best_loss)) return;
     t->at.best = t->at.iteration;
     t->at.best_loss = loss;
@@ -141,10 +141,10 @@ static void note_best(trainer *t, double loss)
 
 status trainer_validation_line(trainer *t, error *err)
 {
-    int64_t every = recipe_int(&t->s->r, K_EVAL_INTERVAL);
+    int64_t every = t->s->j.eval_interval;
     if (every < 1 || t->at.iteration % every != 0 || !data_length(t->data, DATA_VALID)) return OK;
     step_losses losses;
-    sample_span span = {t->at.consumed_valid_samples, recipe_int(&t->s->r, K_EVAL_ITERS) * t->gbs};
+    sample_span span = {t->at.consumed_valid_samples, t->s->j.eval_iters * t->gbs};
     status s = evaluate(t, DATA_VALID, span, "", &losses, err);
     if (s) return s;
     t->at.consumed_valid_samples += span.n;
@@ -154,7 +154,7 @@ status trainer_validation_line(trainer *t, error *err)
 
 status trainer_skip_train(trainer *t, error *err)
 {
-    const sample_span span = {0, recipe_int(&t->s->r, K_EVAL_ITERS) * t->gbs};
+    const sample_span span = {0, t->s->j.eval_iters * t->gbs};
     static const char *const sets[] = {
         [DATA_VALID] = " on validation set", [DATA_TEST] = " on test set"};
     step_losses losses;

@@ -20,18 +20,19 @@
 /* Mock data end with the last id, as with Megatron's NullTokenizer, unless a person names one. */
 static int32_t end_of_document(const trainer *t, bool mock)
 {
-    const setting *own = &t->s->r.knob[K_EOD];
-    if (mock && own->from != FROM_USER) return (int32_t)t->s->m.vocab - 1;
-    return own->v.kind == V_INT ? (int32_t)own->v.whole : -1;
+    const job *j = &t->s->j;
+    if (mock && !recipe_by_user(&t->s->r, K_EOD)) return (int32_t)t->s->m.vocab - 1;
+    return job_has(j, K_EOD) ? (int32_t)j->eod : -1;
 }
 
 /* Megatron would leave validation out without a word. */
 static status nothing_to_validate(const trainer *t, error *err)
 {
-    const recipe *r = &t->s->r;
+    const job *j = &t->s->j;
     const char *instead =
         t->o->evaluate ? "--data FILE" : arena_text(t->a, "%s=null", knobs[K_EVAL_INTERVAL].key);
-    if (recipe_names_separate(r))
+    if (job_has(j, K_TRAIN_DATA) || job_has(j, K_VALID_DATA) || job_has(j, K_TEST_DATA) ||
+        job_has(j, K_SPLIT_ARGS))
         return error_set(err, ERR_INPUT,
                          "files are named for each set, but none for validation; repair: %s=FILE, "
                          "or %s",
@@ -39,36 +40,33 @@ static status nothing_to_validate(const trainer *t, error *err)
     return error_set(err, ERR_INPUT,
                      "%s=%s leaves nothing for validation; repair: give its second number a part, "
                      "as in '969,30,1', or %s",
-                     knobs[K_SPLIT].key, recipe_word(r, K_SPLIT), instead);
+                     knobs[K_SPLIT].key, j->split, instead);
 }
 
 static status open_data(trainer *t, error *err)
 {
-    const recipe *r = &t->s->r;
+    const job *j = &t->s->j;
     data_options o = data_defaults();
-    int64_t every = recipe_int(r, K_EVAL_INTERVAL);
+    int64_t every = j->eval_interval;
     status s = trainer_files(t, &o, err);
     if (s) return s;
-    o.split = recipe_word(r, K_SPLIT);
+    o.split = j->split;
     o.seq_length = batch_seq(t->p);
-    o.seed = recipe_int(r, K_DATA_SEED);
+    o.seed = j->data_seed;
     o.vocab_size = (int32_t)t->s->m.vocab;
-    o.eod = end_of_document(t, recipe_on(r, K_MOCK_DATA));
-    o.surplus = recipe_real(r, K_SURPLUS);
-    o.eod_mask_loss = recipe_on(r, K_EOD_MASK);
-    o.read_bin = !recipe_on(r, K_MMAP);
+    o.eod = end_of_document(t, j->mock_data);
+    o.surplus = j->surplus;
+    o.eod_mask_loss = j->eod_mask;
+    o.read_bin = !j->mmap;
     o.n_samples[DATA_TRAIN] = t->train_iters * t->gbs;
-    if (every > 0)
-        o.n_samples[DATA_VALID] =
-            (t->train_iters / every + 1) * recipe_int(r, K_EVAL_ITERS) * t->gbs;
-    if (recipe_on(r, K_SKIP_TRAIN)) {
+    if (every > 0) o.n_samples[DATA_VALID] = (t->train_iters / every + 1) * j->eval_iters * t->gbs;
+    if (j->skip_train) {
         o.n_samples[DATA_TRAIN] = 0;
-        o.n_samples[DATA_VALID] = o.n_samples[DATA_TEST] = recipe_int(r, K_EVAL_ITERS) * t->gbs;
+        o.n_samples[DATA_VALID] = o.n_samples[DATA_TEST] = j->eval_iters * t->gbs;
     }
     if (t->o->evaluate) {
         o.n_samples[DATA_TRAIN] = o.n_samples[DATA_TEST] = 0;
-        o.n_samples[DATA_VALID] =
-            recipe_on(r, K_MOCK_DATA) ? recipe_int(r, K_EVAL_ITERS) * t->gbs : DATA_ALL;
+        o.n_samples[DATA_VALID] = j->mock_data ? j->eval_iters * t->gbs : DATA_ALL;
         o.drop_partial_valid = false;
     }
     s = data_open(&t->data, &o, t->a, err);
@@ -186,38 +184,42 @@ static const int64_t SAMPLES_MOST = (int64_t)1 << 53;
 
 static status run_length(trainer *t, error *err)
 {
-    const recipe *r = &t->s->r;
-    t->gbs = recipe_int(r, K_GBS);
-    t->train_iters = recipe_given(r, K_TRAIN_SAMPLES) ? recipe_int(r, K_TRAIN_SAMPLES) / t->gbs
-                                                      : recipe_int(r, K_TRAIN_ITERS);
-    if (t->train_iters <= 0 && recipe_given(r, K_TRAIN_SAMPLES))
-        return error_set(
-            err, ERR_RULE, "%s=%lld is less than a step, which has %s=%lld; repair: %s=%lld",
-            knobs[K_TRAIN_SAMPLES].key, (long long)recipe_int(r, K_TRAIN_SAMPLES), knobs[K_GBS].key,
-            (long long)t->gbs, knobs[K_TRAIN_SAMPLES].key, (long long)t->gbs);
+    const job *j = &t->s->j;
+    t->gbs = j->gbs;
+    t->train_iters = job_has(j, K_TRAIN_SAMPLES) ? j->train_samples / t->gbs : j->train_iters;
+    if (t->train_iters <= 0 && job_has(j, K_TRAIN_SAMPLES))
+        return error_set(err, ERR_RULE,
+                         "%s=%lld is less than a step, which has %s=%lld; repair: %s=%lld",
+                         knobs[K_TRAIN_SAMPLES].key, (long long)j->train_samples, knobs[K_GBS].key,
+                         (long long)t->gbs, knobs[K_TRAIN_SAMPLES].key, (long long)t->gbs);
     if (t->train_iters <= 0)
         return error_set(
             err, ERR_RULE,
             "run length is not set: give train.train_iters (steps) or train.train_samples");
-    int64_t every = recipe_int(r, K_EVAL_INTERVAL);
-    int64_t steps[] = {t->train_iters,
-                       every > 0 ? mul_sat(t->train_iters / every + 1, recipe_int(r, K_EVAL_ITERS))
-                                 : 0};
-    static const knob_id names[] = {K_TRAIN_ITERS, K_EVAL_ITERS};
+    int64_t every = j->eval_interval;
+    const struct {
+        knob_id knob;
+        int64_t asked, steps;
+    } lengths[] = {
+        {K_TRAIN_ITERS, j->train_iters, t->train_iters},
+        {K_EVAL_ITERS, j->eval_iters,
+         every > 0 ? mul_sat(t->train_iters / every + 1, j->eval_iters) : 0},
+    };
     for (int i = 0; i < 2; i++)
-        if (mul_sat(steps[i], t->gbs) > SAMPLES_MOST)
+        if (mul_sat(lengths[i].steps, t->gbs) > SAMPLES_MOST)
             return error_set(err, ERR_RULE,
                              "%s=%lld: %lld steps of %lld samples are more than %lld samples; "
                              "lower it",
-                             knobs[names[i]].key, (long long)recipe_int(r, names[i]),
-                             (long long)steps[i], (long long)t->gbs, (long long)SAMPLES_MOST);
+                             knobs[lengths[i].knob].key, (long long)lengths[i].asked,
+                             (long long)lengths[i].steps, (long long)t->gbs,
+                             (long long)SAMPLES_MOST);
     return OK;
 }
 
 static status open_alone(trainer *t, error *err)
 {
     status s = run_length(t, err);
-    if (!s) s = schedule_init(&t->rates, &t->s->r, t->gbs, err);
+    if (!s) s = schedule_init(&t->rates, &t->s->j, t->gbs, err);
     if (s) return s;
     kernels_threads(threads_of(t));
     s = trainer_open(t, t->s, err);

@@ -26,7 +26,7 @@ status trainer_predict_attach(trainer *t, error *err)
 
 static bool is_asked(const trainer *t)
 {
-    return t->o->predict || recipe_int(&t->s->r, K_TIMING_LEVEL) > 0;
+    return t->o->predict || t->s->j.timing_level > 0;
 }
 
 /* All ranks have a measured description, or none uses its own. */
@@ -53,7 +53,7 @@ status trainer_predict(trainer *t, error *err)
     if (is_asked(t)) {
         status st = ranks_agree(t->c, timing_machine(hw, t->s, t->a, err), err);
         if (st) return st;
-    } else if (t->o->json || !recipe_on_cpu(&t->s->r) || !is_measured(t, hw)) {
+    } else if (t->o->json || !job_on_cpu(&t->s->j) || !is_measured(t, hw)) {
         return OK;
     }
     struct predicted *p = ARENA_NEW(t->a, struct predicted);

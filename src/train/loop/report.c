@@ -124,7 +124,7 @@ static void print_traffic(trainer *t, const comm_stats *s)
 
 void trainer_traffic_line(trainer *t)
 {
-    if (comm_size(t->c) == 1 || recipe_int(&t->s->r, K_TIMING_LEVEL) < 1) return;
+    if (comm_size(t->c) == 1 || t->s->j.timing_level < 1) return;
     comm_stats s = since(t, &t->reported, t->reported_steps);
     print_traffic(t, &s);
     t->reported = *comm_statistics(t->c);

@@ -79,7 +79,7 @@ static status claim(const trainer *t, error *err)
                          "--run %s: the folder is not empty and holds no run (no recipe.yaml); "
                          "repair: name another folder",
                          folder);
-    bool ended_early = recipe_given(&t->s->r, K_SAVE) && !file_exists(path_in(t, "summary.json"));
+    bool ended_early = job_has(&t->s->j, K_SAVE) && !file_exists(path_in(t, "summary.json"));
     if (t->at.iteration > 0 || ended_early) return same_recipe(t, own, err); /* I1 */
     return error_set(err, ERR_INPUT,
                      "--run %s: the folder belongs to another run (%s); repair: name another "

@@ -48,8 +48,8 @@ static void say_of_lock(void *with, const char *text)
 /* Rank 0 holds the folder for the job. */
 status trainer_save_open(trainer *t, error *err)
 {
-    const char *folder = recipe_word(&t->s->r, K_SAVE);
-    if (!recipe_given(&t->s->r, K_SAVE)) return OK;
+    const char *folder = t->s->j.save;
+    if (!job_has(&t->s->j, K_SAVE)) return OK;
     lent_checkpoint l;
     lock_options o = {.say = say_of_lock, .with = t};
     status s = trainer_lend(t, true, &l, err);
@@ -89,7 +89,7 @@ static status succeeded(trainer *t, error *err)
 /* OK: the run goes on, and saves again a minute later. */
 static status bear(trainer *t, status s, error *err)
 {
-    int64_t limit = recipe_int(&t->s->r, K_SAVE_LIMIT);
+    int64_t limit = t->s->j.save_limit;
     t->saves_failed++;
     t->save_again = clock_seconds() + wait_seconds;
     if (t->saves_failed >= limit)
@@ -119,9 +119,9 @@ status trainer_save_finish(trainer *t, error *err)
 
 static status save_once(trainer *t, bool async, error *err)
 {
-    const recipe *r = &t->s->r;
-    const char *folder = recipe_word(r, K_SAVE);
-    int64_t wanted = recipe_int(r, K_KEEP);
+    const job *j = &t->s->j;
+    const char *folder = j->save;
+    int64_t wanted = j->keep;
     int keep = wanted > 0 ? (int)wanted : 0;
     trainer_gather(t);
     t->at.optimizer_steps = t->opt.steps;
@@ -143,7 +143,7 @@ static status save_once(trainer *t, bool async, error *err)
 
 status trainer_save(trainer *t, bool last, error *err)
 {
-    bool async = recipe_on(&t->s->r, K_ASYNC_SAVE) && !last;
+    bool async = t->s->j.async_save && !last;
     status s = trainer_save_finish(t, err), failed = OK;
     do {
         if (failed) nanosleep(&(struct timespec){last_wait_seconds, 0}, NULL);
@@ -159,7 +159,7 @@ status trainer_save(trainer *t, bool last, error *err)
  * after the step that did the harm: a finite update to weights that give no finite loss. */
 const char *trainer_last_good(const trainer *t)
 {
-    const char *folder = recipe_word(&t->s->r, K_SAVE), *key = knobs[K_CKPT_STEP].key;
+    const char *folder = t->s->j.save, *key = knobs[K_CKPT_STEP].key;
     int64_t latest = -1, before = -1;
     error ignored;
     if (checkpoint_latest(folder, &latest, &ignored) || latest < 0)

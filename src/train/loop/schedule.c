@@ -75,59 +75,57 @@ double schedule_decay(const schedule *s, int64_t n)
     return s->first_wd + x * (s->wd - s->first_wd);
 }
 
-/* ---- from the recipe */
+/* ---- from the job */
 
-static int word_index(const recipe *r, knob_id k, const char *const *words, int n)
+static void read_styles(schedule *s, const job *j)
 {
-    for (int i = 0; i < n; i++)
-        if (recipe_is(r, k, words[i])) return i;
-    return 0;
+    static const lr_style rates[] = {[J_LR_STYLE_CONSTANT] = LR_CONSTANT,
+                                     [J_LR_STYLE_LINEAR] = LR_LINEAR,
+                                     [J_LR_STYLE_COSINE] = LR_COSINE,
+                                     [J_LR_STYLE_WSD] = LR_WSD,
+                                     [J_LR_STYLE_INVERSE_SQUARE_ROOT] = LR_INVERSE_ROOT,
+                                     [J_LR_STYLE_OTHER] = LR_CONSTANT};
+    static const wsd_style anneals[] = {[J_WSD_STYLE_EXPONENTIAL] = WSD_EXPONENTIAL,
+                                        [J_WSD_STYLE_LINEAR] = WSD_LINEAR,
+                                        [J_WSD_STYLE_COSINE] = WSD_COSINE,
+                                        [J_WSD_STYLE_MINUS_SQRT] = WSD_MINUS_ROOT,
+                                        [J_WSD_STYLE_OTHER] = WSD_EXPONENTIAL};
+    static const decay_style decays[] = {[J_WD_STYLE_CONSTANT] = DECAY_CONSTANT,
+                                         [J_WD_STYLE_LINEAR] = DECAY_LINEAR,
+                                         [J_WD_STYLE_COSINE] = DECAY_COSINE,
+                                         [J_WD_STYLE_OTHER] = DECAY_CONSTANT};
+    s->style = rates[j->lr_style];
+    s->anneal_style = anneals[j->wsd_style];
+    s->wd_style = decays[j->wd_style];
 }
 
-static void read_styles(schedule *s, const recipe *r)
+static void read_values(schedule *s, const job *j)
 {
-    static const char *const rates[] = {"constant", "linear", "cosine", "inverse-square-root",
-                                        "WSD"};
-    static const char *const anneals[] = {"exponential", "linear", "cosine", "minus_sqrt"};
-    static const char *const decays[] = {"constant", "linear", "cosine"};
-    s->style = (lr_style)word_index(r, K_LR_STYLE, rates, 5);
-    s->anneal_style = (wsd_style)word_index(r, K_WSD_STYLE, anneals, 4);
-    s->wd_style = (decay_style)word_index(r, K_WD_STYLE, decays, 3);
-}
-
-static double given_or(const recipe *r, knob_id k, double otherwise)
-{
-    return recipe_given(r, k) ? recipe_real(r, k) : otherwise;
-}
-
-static void read_values(schedule *s, const recipe *r)
-{
-    s->first_lr = recipe_real(r, K_WARMUP_INIT);
-    s->lr = recipe_real(r, K_LR);
-    s->min_lr = recipe_real(r, K_MIN_LR);
-    bool decoupled = recipe_given(r, K_DECOUPLED_LR);
-    s->embedding_lr = given_or(r, K_DECOUPLED_LR, s->lr);
-    s->embedding_min_lr = decoupled ? given_or(r, K_DECOUPLED_MIN_LR, s->min_lr) : s->min_lr;
-    s->first_wd = given_or(r, K_WD_START, recipe_real(r, K_WEIGHT_DECAY));
-    s->wd = given_or(r, K_WD_END, recipe_real(r, K_WEIGHT_DECAY));
+    s->first_lr = j->warmup_init;
+    s->lr = j->lr;
+    s->min_lr = j->min_lr;
+    bool decoupled = job_has(j, K_DECOUPLED_LR);
+    bool own_least = decoupled && job_has(j, K_DECOUPLED_MIN_LR);
+    s->embedding_lr = decoupled ? j->decoupled_lr : j->lr;
+    s->embedding_min_lr = own_least ? j->decoupled_min_lr : j->min_lr;
+    s->first_wd = job_has(j, K_WD_START) ? j->wd_start : j->weight_decay;
+    s->wd = job_has(j, K_WD_END) ? j->wd_end : j->weight_decay;
 }
 
 /* A length in steps or in samples, whichever is given. */
-static int64_t length_of(const recipe *r, knob_id steps, knob_id samples, int64_t global_batch,
-                         int64_t otherwise)
+static int64_t length_of(int64_t steps, int64_t samples, int64_t global_batch, int64_t otherwise)
 {
-    if (recipe_int(r, steps) > 0) return mul_sat(recipe_int(r, steps), global_batch);
-    return recipe_int(r, samples) > 0 ? recipe_int(r, samples) : otherwise;
+    if (steps > 0) return mul_sat(steps, global_batch);
+    return samples > 0 ? samples : otherwise;
 }
 
-static void read_lengths(schedule *s, const recipe *r, int64_t global_batch)
+static void read_lengths(schedule *s, const job *j, int64_t global_batch)
 {
-    s->wd_growth = length_of(r, K_TRAIN_ITERS, K_TRAIN_SAMPLES, global_batch, 0);
-    s->decay = length_of(r, K_LR_ITERS, K_LR_SAMPLES, global_batch, s->wd_growth);
-    s->anneal = length_of(r, K_WSD_ITERS, K_WSD_SAMPLES, global_batch, s->decay);
-    s->warmup = (double)length_of(r, K_WARMUP, K_WARMUP_SAMPLES, global_batch, 0);
-    if (recipe_given(r, K_WARMUP_FRACTION))
-        s->warmup = recipe_real(r, K_WARMUP_FRACTION) * (double)s->decay;
+    s->wd_growth = length_of(j->train_iters, j->train_samples, global_batch, 0);
+    s->decay = length_of(j->lr_iters, j->lr_samples, global_batch, s->wd_growth);
+    s->anneal = length_of(j->wsd_iters, j->wsd_samples, global_batch, s->decay);
+    s->warmup = (double)length_of(j->warmup, j->warmup_samples, global_batch, 0);
+    if (job_has(j, K_WARMUP_FRACTION)) s->warmup = j->warmup_fraction * (double)s->decay;
 }
 
 /* ---- what cannot be */
@@ -177,14 +175,14 @@ static status check_rates(const schedule *s, error *err)
     return OK;
 }
 
-status schedule_init(schedule *s, const recipe *r, int64_t global_batch, error *err)
+status schedule_init(schedule *s, const job *j, int64_t global_batch, error *err)
 {
     schedule made = {0};
-    if (!recipe_given(r, K_LR))
+    if (!job_has(j, K_LR))
         return error_set(err, ERR_RULE, "no learning rate is given: optimizer.lr (--lr)");
-    read_styles(&made, r);
-    read_values(&made, r);
-    read_lengths(&made, r, global_batch);
+    read_styles(&made, j);
+    read_values(&made, j);
+    read_lengths(&made, j, global_batch);
     status st = check_lengths(&made, err);
     if (!st) st = check_rates(&made, err);
     if (!st) st = check_decay(&made, err);
@@ -233,10 +231,10 @@ static status same_schedule(const schedule *a, const schedule *b, error *err)
                      f->key, f->mine, f->stored);
 }
 
-status schedule_resume(schedule *s, const schedule *stored, const recipe *r, error *err)
+status schedule_resume(schedule *s, const schedule *stored, const job *j, error *err)
 {
-    if (recipe_on(r, K_SCHED_OVERRIDE)) return OK;
-    if (!recipe_on(r, K_SCHED_CHECKPOINT)) {
+    if (j->sched_override) return OK;
+    if (!j->sched_checkpoint) {
         status st = same_schedule(s, stored, err);
         if (st) return st;
     }

@@ -12,7 +12,8 @@
 #ifndef TRAIN_LOOP_SCHEDULE_H
 #define TRAIN_LOOP_SCHEDULE_H
 
-#include "config/recipe.h"
+#include "base/status.h"
+#include "job/job.h"
 
 typedef enum lr_style { LR_CONSTANT, LR_LINEAR, LR_COSINE, LR_INVERSE_ROOT, LR_WSD } lr_style;
 typedef enum wsd_style { WSD_EXPONENTIAL, WSD_LINEAR, WSD_COSINE, WSD_MINUS_ROOT } wsd_style;
@@ -35,7 +36,7 @@ typedef struct schedule {
 
 /* From resolved knobs. ERR_RULE: no length of the run, no learning rate, a warm-up that is not
  * shorter than the decay, rates or decays in the wrong order. */
-status schedule_init(schedule *s, const recipe *r, int64_t global_batch, error *err);
+status schedule_init(schedule *s, const job *j, int64_t global_batch, error *err);
 
 double schedule_lr(const schedule *s, int64_t n);
 double schedule_embedding_lr(const schedule *s, int64_t n); /* of word table and head */
@@ -45,6 +46,6 @@ double schedule_decay(const schedule *s, int64_t n);
  * (ERR_RULE names the first difference) unless the recipe says which one wins: its own with
  * scheduler.override_opt_param_scheduler, the stored one with use_checkpoint_opt_param_scheduler.
  * `s` becomes the one to go on with. */
-status schedule_resume(schedule *s, const schedule *stored, const recipe *r, error *err);
+status schedule_resume(schedule *s, const schedule *stored, const job *j, error *err);
 
 #endif

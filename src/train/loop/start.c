@@ -66,12 +66,12 @@ static const char *perhaps(trainer *t, const char *load)
 /* A job that is started again and again names one folder for both: the first time it is empty. */
 static status nothing_to_load(trainer *t, const char *load, error *err)
 {
-    const recipe *r = &t->s->r;
+    const job *j = &t->s->j;
     const char *what = file_is_folder(load) ? "holds no checkpoint" : "is not there";
-    if (recipe_given(r, K_CKPT_STEP))
+    if (job_has(j, K_CKPT_STEP))
         return error_set(err, ERR_INPUT, "%s=%s: has no checkpoint of step %lld", knobs[K_LOAD].key,
-                         load, (long long)recipe_int(r, K_CKPT_STEP));
-    if (same_folder(load, recipe_word(r, K_SAVE))) {
+                         load, (long long)j->ckpt_step);
+    if (same_folder(load, j->save)) {
         trainer_say(
             t, stderr,
             arena_text(t->a, "%s=%s: %s yet; starting at step 0", knobs[K_LOAD].key, load, what));
@@ -105,9 +105,9 @@ static status compare_recipes(trainer *t, const char *folder, int64_t iteration,
 /* checkpoint.ckpt_step is of the folder that checkpoint.load names. -1: there is none. */
 static status choose(const trainer *t, const char *folder, int64_t *iteration, error *err)
 {
-    const recipe *r = &t->s->r;
-    *iteration = recipe_int(r, K_CKPT_STEP);
-    if (recipe_given(r, K_CKPT_STEP) && same_folder(folder, recipe_word(r, K_LOAD))) return OK;
+    const job *j = &t->s->j;
+    *iteration = j->ckpt_step;
+    if (job_has(j, K_CKPT_STEP) && same_folder(folder, j->load)) return OK;
     return checkpoint_latest(folder, iteration, err);
 }
 
@@ -121,7 +121,7 @@ static status load_checkpoint(trainer *t, const char *folder, bool weights_only,
     comm_broadcast(t->c, GROUP_WORLD, 0, &iteration, sizeof iteration);
     if (iteration < 0) return OK;
     lent_checkpoint l;
-    bool moments = !weights_only && recipe_on(&t->s->r, K_LOAD_OPTIM);
+    bool moments = !weights_only && t->s->j.load_optim;
     s = compare_recipes(t, folder, iteration, !weights_only || t->o->evaluate, err);
     if (!s) s = trainer_lend(t, moments, &l, err);
     if (s) return s;
@@ -186,7 +186,7 @@ static int64_t drawn_at_most(const weight_list *w)
 static status draw_weights(trainer *t, error *err)
 {
     const weight_list *w = &t->p->weights;
-    uint64_t seed = (uint64_t)recipe_int(&t->s->r, K_SEED);
+    uint64_t seed = (uint64_t)t->s->j.seed;
     int64_t most = drawn_at_most(w), n;
     float *values = malloc(2 * sizeof *values * (size_t)most);
     status s = OK;
@@ -212,14 +212,14 @@ static status draw_weights(trainer *t, error *err)
  * the text file back and mix its checkpoints with those that are there. */
 static status look_at_own(const trainer *t, const char *folder, bool *resumes, error *err)
 {
-    const recipe *r = &t->s->r;
-    const char *load = recipe_word(r, K_LOAD);
+    const job *j = &t->s->j;
+    const char *load = j->load;
     int64_t iteration = -1;
     checkpoint_info info;
     status s = file_is_folder(folder) ? choose(t, folder, &iteration, err) : OK;
     if (s || iteration < 0) return s;
     if (same_folder(load, folder)) {
-        if (!recipe_on(r, K_FINETUNE)) return OK; /* as asked for */
+        if (!j->finetune) return OK; /* as asked for */
         return error_set(err, ERR_INPUT,
                          "%s=true starts at step 0, but %s=%s holds iteration %lld; repair: "
                          "%s=ANOTHER_FOLDER",
@@ -227,7 +227,7 @@ static status look_at_own(const trainer *t, const char *folder, bool *resumes, e
                          knobs[K_SAVE].key);
     }
     s = checkpoint_read_info(&info, t->a, folder, iteration, err);
-    if (!s) s = checkpoint_same_job(&info, r, folder, err);
+    if (!s) s = checkpoint_same_job(&info, &t->s->r, folder, err);
     *resumes = !s;
     return s;
 }
@@ -236,10 +236,10 @@ static status look_at_own(const trainer *t, const char *folder, bool *resumes, e
  * it started from. */
 static status resume_own(trainer *t, bool *found, error *err)
 {
-    const recipe *r = &t->s->r;
-    const char *folder = recipe_word(r, K_SAVE);
+    const job *j = &t->s->j;
+    const char *folder = j->save;
     bool resumes = false;
-    if (!recipe_given(r, K_SAVE)) return OK;
+    if (!job_has(j, K_SAVE)) return OK;
     status s = comm_rank(t->c) == 0 ? look_at_own(t, folder, &resumes, err) : OK;
     s = ranks_follow(t->c, s, err);
     comm_broadcast(t->c, GROUP_WORLD, 0, &resumes, sizeof resumes);
@@ -257,19 +257,19 @@ static status resume_own(trainer *t, bool *found, error *err)
  * model's config.json; else they are drawn. */
 status trainer_start(trainer *t, error *err)
 {
-    const recipe *r = &t->s->r;
-    const char *load = recipe_word(r, K_LOAD), *pretrained = recipe_word(r, K_PRETRAINED);
-    const char *folder = recipe_word(r, K_MODEL);
+    const job *j = &t->s->j;
+    const char *load = j->load, *pretrained = j->pretrained;
+    const char *folder = j->model;
     bool found = false;
     read_config(t);
     executor_zero_optimizer(t->e);
     status s = draw_weights(t, err);
     if (s) return s;
-    t->at.seed = recipe_int(r, K_SEED);
+    t->at.seed = j->seed;
     s = trainer_save_open(t, err);
     if (!s) s = resume_own(t, &found, err);
     if (!s && !found && load && seen(t, file_is_folder(load)))
-        s = load_checkpoint(t, load, recipe_on(r, K_FINETUNE), &found, err);
+        s = load_checkpoint(t, load, j->finetune, &found, err);
     if (s || found) return s;
     if (load) s = ranks_follow(t->c, nothing_to_load(t, load, err), err);
     if (s) return s;

@@ -71,7 +71,7 @@ static status count_step(trainer *t, const batch_source *from, double *tokens, e
     batch b = {t->tokens, t->labels, t->mask};
     status s = OK;
     *tokens = 0;
-    if (!recipe_on(&t->s->r, K_PER_TOKEN_LOSS) || from->which != DATA_TRAIN) return OK;
+    if (!t->s->j.per_token_loss || from->which != DATA_TRAIN) return OK;
     for (int64_t m = 0; m < t->p->micros && !s; m++) {
         s = read_micro(t, from, m, err);
         *tokens += batch_tokens(t->p, &b).whole;
@@ -99,7 +99,7 @@ static status load_batch(trainer *t, const batch_source *from, error *err)
 
 static bool time_is_up(const trainer *t)
 {
-    int64_t minutes = recipe_int(&t->s->r, K_EXIT_MINUTES);
+    int64_t minutes = t->s->j.exit_minutes;
     return minutes > 0 && clock_seconds() - t->started > 60.0 * (double)minutes;
 }
 
@@ -167,12 +167,10 @@ static void add_loss(step_losses *out, const char *name, double loss)
     out->list[out->n++] = (named_loss){name, loss};
 }
 
-static double first_coefficient(const recipe *r)
+static double first_coefficient(const job *j)
 {
-    for (int i = 0; i < recipe_count(r, K_AUX_COEFF); i++) {
-        value v = recipe_item(r, K_AUX_COEFF, i);
-        if (v.kind == V_FLOAT && v.real > 0) return v.real;
-    }
+    for (int i = 0; i < j->aux_coeff.n; i++)
+        if (j->aux_coeff.item[i] > 0) return j->aux_coeff.item[i];
     return 0;
 }
 
@@ -194,8 +192,8 @@ static double token_mean(const double *sums)
 static void name_losses(const trainer *t, step_losses *out)
 {
     const double *sums = out->sums;
-    double c = first_coefficient(&t->s->r), z = recipe_real(&t->s->r, K_Z_COEFF);
-    bool balances = t->s->m.experts && !recipe_has(&t->s->r, K_BALANCING, "none");
+    double c = first_coefficient(&t->s->j), z = t->s->j.z_coeff;
+    bool balances = t->s->m.experts && !job_lists(t->s->j.balancing, J_BALANCING_NONE);
     add_loss(out, "lm loss", token_mean(sums));
     if (balances && c > 0) add_loss(out, "load_balancing_loss", layer_mean(t, sums[SUM_AUX], c));
     if (t->s->m.experts && z > 0) add_loss(out, "z_loss", layer_mean(t, sums[SUM_Z], z));

@@ -20,7 +20,7 @@ static void add(scalars *s, const char *tag, double x)
 
 static bool is_wanted(const trainer *t)
 {
-    return recipe_given(&t->s->r, K_TENSORBOARD);
+    return job_has(&t->s->j, K_TENSORBOARD);
 }
 
 status trainer_board_open(trainer *t, error *err)
@@ -28,7 +28,7 @@ status trainer_board_open(trainer *t, error *err)
     if (!is_wanted(t)) return OK;
     status s = OK;
     if (comm_rank(t->c) == 0)
-        s = event_file_open(&t->shm_transport, recipe_word(&t->s->r, K_TENSORBOARD), t->a, err);
+        s = event_file_open(&t->shm_transport, t->s->j.tensorboard, t->a, err);
     return ranks_agree(t->c, s, err);
 }
 

@@ -20,7 +20,7 @@ static status place_is_writable(const trainer *t, error *err)
 /* The last iteration that this run means to do. */
 static int64_t end_of(const trainer *t)
 {
-    int64_t every = recipe_int(&t->s->r, K_EXIT_INTERVAL), end = t->train_iters;
+    int64_t every = t->s->j.exit_interval, end = t->train_iters;
     if (every < 1) return end;
     int64_t next = (t->at.iteration / every + 1) * every;
     return next < end ? next : end;

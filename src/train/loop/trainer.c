@@ -42,24 +42,23 @@ static void count_step(trainer *t, step_outcome outcome)
 /* While steps are skipped the weights are suspect: what was saved before stays as it is. */
 static bool should_save(trainer *t, const step_losses *losses, bool last)
 {
-    int64_t every = recipe_int(&t->s->r, K_SAVE_INTERVAL);
-    if (!recipe_given(&t->s->r, K_SAVE)) return false;
-    bool best = recipe_on(&t->s->r, K_KEEP_BEST) && t->at.best == t->at.iteration;
+    int64_t every = t->s->j.save_interval;
+    if (!job_has(&t->s->j, K_SAVE)) return false;
+    bool best = t->s->j.keep_best && t->at.best == t->at.iteration;
     bool due =
         last || best || losses->sums[SUM_AGAIN] > 0 || (every > 0 && t->at.iteration % every == 0);
     if (!due) return false;
     if (!t->skipped_in_a_row) return true;
-    trainer_say(t, stderr,
-                arena_text(t->a,
-                           "step %lld is not saved in %s, because the last %lld steps were skipped",
-                           (long long)t->at.iteration, recipe_word(&t->s->r, K_SAVE),
-                           (long long)t->skipped_in_a_row));
+    trainer_say(
+        t, stderr,
+        arena_text(t->a, "step %lld is not saved in %s, because the last %lld steps were skipped",
+                   (long long)t->at.iteration, t->s->j.save, (long long)t->skipped_in_a_row));
     return false;
 }
 
 static bool should_leave(const trainer *t, const step_losses *losses)
 {
-    int64_t every = recipe_int(&t->s->r, K_EXIT_INTERVAL);
+    int64_t every = t->s->j.exit_interval;
     return losses->sums[SUM_LEAVE] > 0 || (every > 0 && t->at.iteration % every == 0);
 }
 
@@ -67,15 +66,15 @@ static bool should_leave(const trainer *t, const step_losses *losses)
  * where it looks. */
 static bool looks_at(const trainer *t, const step_result *r)
 {
-    if (r->outcome == STEP_LOSS_NOT_FINITE) return recipe_on(&t->s->r, K_NAN_LOSS);
-    return r->outcome == STEP_NOT_FINITE && recipe_on(&t->s->r, K_NAN_GRAD);
+    if (r->outcome == STEP_LOSS_NOT_FINITE) return t->s->j.nan_loss;
+    return r->outcome == STEP_NOT_FINITE && t->s->j.nan_grad;
 }
 
 static status judge(const trainer *t, const step_losses *losses, error *err)
 {
     const step_result *r = &losses->result;
-    int64_t limit = recipe_int(&t->s->r, K_SKIP_LIMIT), skipped = t->skipped_in_a_row;
-    if (recipe_is(&t->s->r, K_ON_NAN, "stop") && looks_at(t, r))
+    int64_t limit = t->s->j.skip_limit, skipped = t->skipped_in_a_row;
+    if (t->s->j.on_nan == J_ON_NAN_STOP && looks_at(t, r))
         return error_set(err, ERR_MACHINE,
                          "step %lld: lm loss %g, gradient norm %g; stopped because "
                          "moefold.on_nan=stop (steps after the last checkpoint are lost)",
@@ -93,13 +92,13 @@ static status judge(const trainer *t, const step_losses *losses, error *err)
  * success where one was asked for. Whatever ended it, what can be gone back to is said. */
 static status judge_end(trainer *t, bool interrupted, status s, error *err)
 {
-    if (!t->skipped_in_a_row || !recipe_given(&t->s->r, K_SAVE)) return s;
+    if (!t->skipped_in_a_row || !job_has(&t->s->j, K_SAVE)) return s;
     if (!s)
         s = error_set(err, ERR_MACHINE,
                       "the run %s at step %lld with %lld skipped steps in a row, so its end is not "
                       "saved in checkpoint.save=%s; repair: lower optimizer.lr",
                       interrupted ? "was told to stop" : "ended", (long long)t->at.iteration,
-                      (long long)t->skipped_in_a_row, recipe_word(&t->s->r, K_SAVE));
+                      (long long)t->skipped_in_a_row, t->s->j.save);
     const char *text = arena_copy(t->a, err->text, strlen(err->text));
     return error_set(err, s, "%s; %s", text, trainer_last_good(t));
 }
@@ -144,7 +143,7 @@ static status one_step(trainer *t, train_summary *sum, step_losses *losses, erro
     count(t, sum, losses, r.outcome != STEP_TAKEN, seconds);
     status judged = judge(t, losses, err);
     bool last = t->at.iteration == t->train_iters;
-    if (!judged && (last || t->at.iteration % recipe_int(&t->s->r, K_LOG_INTERVAL) == 0))
+    if (!judged && (last || t->at.iteration % t->s->j.log_interval == 0))
         s = trainer_line(t, &r, lr, err);
     if (judged || s) return judged ? judged : s;
     trainer_memory_line(t, sum->iterations);
@@ -223,7 +222,7 @@ static status work(trainer *t, train_summary *sum, error *err)
 {
     if (t->o->touched) return trainer_touched(t, err);
     if (t->o->evaluate) return trainer_evaluation(t, sum, err);
-    return recipe_on(&t->s->r, K_SKIP_TRAIN) ? trainer_skip_train(t, err) : train(t, sum, err);
+    return t->s->j.skip_train ? trainer_skip_train(t, err) : train(t, sum, err);
 }
 
 status trainer_run(const setup *s, comm *c, const train_options *o, train_summary *sum, arena *a,

@@ -236,8 +236,8 @@ static status run_grown(parity *q, parity_result *r, const char *folder, const p
     for (;;) {
         status s = run_setup(q, r, folder, o, err);
         if (s || q->overflow <= 1) return s;
-        double factor = recipe_real(&q->s->r, K_BUFFER_FACTOR) * q->overflow * 1.5;
-        if (recipe_is(&q->s->r, K_ON_OVERFLOW, "stop") || factor > 1024)
+        double factor = q->s->j.buffer_factor * q->overflow * 1.5;
+        if (q->s->j.on_overflow == J_ON_OVERFLOW_STOP || factor > 1024)
             return error_set(err, ERR_MACHINE,
                              "a routed buffer would need %.2f times its size; stopped because "
                              "moefold.on_overflow=stop; repair: moefold.moe_buffer_factor=%.1f",
