@@ -16,6 +16,7 @@
 
 #include "base/file.h"
 #include "cli/plan.h"
+#include "config/job_of.h"
 #include "ir/segment.h"
 #include "config/export.h"
 
@@ -82,7 +83,8 @@ static const char *name_of(const making *m, stage_kind k)
     static const char *const names[] = {"alltoall-eager", NULL, "overlap", "graphs", NULL};
     if (names[k]) return names[k];
     if (k == PRECISION) return recipe_given(&m->winner->r, K_FP4) ? "fp4" : "fp8";
-    return m->won->to == TO_ALL ? "allgather" : choice_flex(m->p->given, m->won);
+    return m->won->to == TO_ALL ? "allgather"
+                                : job_word(K_FLEX, choice_flex(m->p->result->maker, m->won));
 }
 
 static const char *const topics[STAGES] = {"eager", "dispatcher", "overlap", "CUDA graphs",

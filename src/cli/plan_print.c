@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "cli/plan.h"
+#include "config/job_of.h"
 #include "cli/routing.h"
 #include "cli/verdict.h"
 #include "ir/segment.h"
@@ -19,7 +20,7 @@ static double gib(int64_t bytes)
 const char *plan_dispatcher(const plan_answer *p, const choice *c)
 {
     if (c->to < TO_DOMAINS) return to_words[c->to];
-    return text_equal(choice_flex(p->given, c), "hybridep") ? "HybridEP" : "DeepEP";
+    return choice_flex(p->result->maker, c) == J_FLEX_HYBRIDEP ? "HybridEP" : "DeepEP";
 }
 
 const char *plan_overlap(overlap_kind overlap)
@@ -47,8 +48,8 @@ const char *plan_knobs_text(const plan_answer *p, const choice *c, arena *a)
     if (c->graphs) text_add(&t, ", CUDA graphs: %s", choice_graphs(c->graphs));
     if (c->tp_overlap) text_add(&t, ", TP overlap");
     const choice_maker *m = p->result->maker;
-    const char *format = m->precisions[c->precision];
-    bool first = text_equal(format, m->precisions[0]);
+    const char *format = job_word(K_PRECISION, m->precisions[c->precision]);
+    bool first = m->precisions[c->precision] == m->precisions[0];
     if (format && (p->any_precision || !first)) text_add(&t, ", %s", format);
     if (m->wide[c->precision]) text_add(&t, ", weights in 16 bits");
     if (c->split) text_add(&t, ", embedding and head count as layers");

@@ -152,7 +152,7 @@ static void find_graphs(finder *f)
         choice c = *f->won;
         c.graphs = scopes[i];
         bool stash = c.graphs == SCOPE_STEP &&
-                     (c.to < TO_DOMAINS || !text_equal(choice_flex(f->p->given, &c), "hybridep"));
+                     (c.to < TO_DOMAINS || choice_flex(f->p->result->maker, &c) != J_FLEX_HYBRIDEP);
         if (c.graphs == f->won->graphs || stash || (c.graphs && recipe_on_cpu(f->p->given)))
             continue;
         try_other(f, "graphs", choice_graphs(c.graphs), &c, NULL);

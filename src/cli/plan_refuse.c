@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "cli/plan.h"
+#include "config/job_of.h"
 
 enum { PINS_MOST = 8 };
 
@@ -154,7 +155,8 @@ static status broken_rules(violations *v, const plan_answer *p, bool parts, aren
     setup *s = ARENA_NEW(a, setup);
     recipe *r = ARENA_NEW(a, recipe);
     *r = *p->given;
-    const char *precision = p->result->maker ? p->result->maker->precisions[0] : NULL;
+    int first = p->result->maker ? p->result->maker->precisions[0] : J_PRECISION_NULL;
+    const char *precision = job_word(K_PRECISION, first);
     if (precision) recipe_set(r, K_PRECISION, value_of_text(precision), "the platform's");
     fill_open(r, parts);
     status st = setup_init(s, r, a, err);

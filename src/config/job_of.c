@@ -2,6 +2,7 @@
  * names, reads as null. */
 #include "config/job_of.h"
 
+#include <assert.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -121,6 +122,99 @@ void job_of(job *j, const recipe *r)
     memset(j, 0, sizeof *j);
     for (int k = 0; k < K_COUNT; k++) job_take(j, r, (knob_id)k);
 }
+
+/* ---- one knob */
+
+static void *field_of(job *j, knob_id k, bool given)
+{
+    uint64_t bit = UINT64_C(1) << k % 64;
+    j->given[k / 64] = given ? j->given[k / 64] | bit : j->given[k / 64] & ~bit;
+    return (char *)j + fields[k].at;
+}
+
+static const size_t sizes[] = {[ONE_BOOL] = sizeof(bool),         [ONE_INT] = sizeof(int64_t),
+                               [ONE_FLOAT] = sizeof(double),      [ONE_ENUM] = sizeof(signed char),
+                               [ONE_TEXT] = sizeof(const char *), [MANY_INT] = sizeof(job_numbers),
+                               [MANY_FLOAT] = sizeof(job_reals),  [MANY_ENUM] = sizeof(job_words),
+                               [MANY_TEXT] = sizeof(job_texts)};
+
+void job_put_null(job *j, knob_id k)
+{
+    memset(field_of(j, k, false), 0, sizes[fields[k].type]);
+}
+
+void job_put_flag(job *j, knob_id k, bool flag)
+{
+    assert(fields[k].type == ONE_BOOL);
+    *(bool *)field_of(j, k, true) = flag;
+}
+
+void job_put_int(job *j, knob_id k, int64_t whole)
+{
+    assert(fields[k].type == ONE_INT);
+    *(int64_t *)field_of(j, k, true) = whole;
+}
+
+void job_put_real(job *j, knob_id k, double real)
+{
+    assert(fields[k].type == ONE_FLOAT);
+    *(double *)field_of(j, k, true) = real;
+}
+
+void job_put_word(job *j, knob_id k, int word)
+{
+    if (fields[k].type == MANY_ENUM) {
+        job_words one = {&each_word[word], word != 0, (unsigned)(word != 0) << word};
+        *(job_words *)field_of(j, k, word != 0) = one;
+        return;
+    }
+    assert(fields[k].type == ONE_ENUM);
+    *(signed char *)field_of(j, k, word != 0) = (signed char)word;
+}
+
+void job_put_words(job *j, knob_id k, const signed char *item, int n)
+{
+    unsigned set = 0;
+    assert(fields[k].type == MANY_ENUM);
+    for (int i = 0; i < n; i++) set |= 1u << item[i];
+    *(job_words *)field_of(j, k, true) = (job_words){item, n, set};
+}
+
+void job_put_ints(job *j, knob_id k, const int64_t *item, int n)
+{
+    assert(fields[k].type == MANY_INT);
+    *(job_numbers *)field_of(j, k, true) = (job_numbers){item, n, true};
+}
+
+bool job_flag(const job *j, knob_id k)
+{
+    assert(fields[k].type == ONE_BOOL);
+    return *(const bool *)((const char *)j + fields[k].at);
+}
+
+int64_t job_int(const job *j, knob_id k)
+{
+    assert(fields[k].type == ONE_INT);
+    return *(const int64_t *)((const char *)j + fields[k].at);
+}
+
+void job_put_as(job *j, const job *from, knob_id k)
+{
+    void *to = field_of(j, k, job_has(from, k));
+    memcpy(to, (const char *)from + fields[k].at, sizes[fields[k].type]);
+    if (k == K_GPU) j->machine = from->machine;
+}
+
+const char *job_word(knob_id k, int word)
+{
+    const char *const *w = fields[k].words;
+    if (!w || word < 1) return NULL;
+    for (int i = 1; w[i - 1]; i++)
+        if (i == word) return w[i - 1];
+    return NULL;
+}
+
+/* ---- two jobs */
 
 static bool same_words(const char *a, const char *b)
 {

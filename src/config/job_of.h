@@ -12,6 +12,25 @@ void job_of(job *j, const recipe *r);
 /* One knob of it, after that knob was set in a resolved recipe. */
 void job_take(job *j, const recipe *r, knob_id k);
 
+/* Sets one knob of a job. Items of lists are the caller's. */
+void job_put_null(job *j, knob_id k);
+void job_put_flag(job *j, knob_id k, bool flag);
+void job_put_int(job *j, knob_id k, int64_t whole);
+void job_put_real(job *j, knob_id k, double real);
+void job_put_word(job *j, knob_id k, int word); /* J_...; null is null */
+void job_put_words(job *j, knob_id k, const signed char *item, int n);
+void job_put_ints(job *j, knob_id k, const int64_t *item, int n);
+
+/* What a knob of that type holds, for tables of knobs. */
+bool job_flag(const job *j, knob_id k);
+int64_t job_int(const job *j, knob_id k);
+
+/* One knob as another job has it. */
+void job_put_as(job *j, const job *from, knob_id k);
+
+/* J_... as users write it; NULL: null, or a word that nobody knows. */
+const char *job_word(knob_id k, int word);
+
 /* Do both say the same of a knob? Words that nobody knows are the same. */
 bool job_same(const job *a, const job *b, knob_id k);
 

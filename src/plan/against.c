@@ -42,11 +42,10 @@ status against_join(recipe *plan, recipe *own, error *err)
     return OK;
 }
 
-static bool same_sizes(const recipe *r, const pipeline *pipe, const choice *c)
+static bool same_sizes(const job *j, const pipeline *pipe, const choice *c)
 {
-    return recipe_int(r, K_TP) == c->tp && recipe_int(r, K_CP) == c->cp &&
-           recipe_int(r, K_EP) == c->ep && recipe_int(r, K_ETP) == c->etp && pipe->pp == c->pp &&
-           pipe->vpp == c->vpp && recipe_int(r, K_MBS) == c->mbs;
+    return j->tp == c->tp && j->cp == c->cp && j->ep == c->ep && j->etp == c->etp &&
+           pipe->pp == c->pp && pipe->vpp == c->vpp && j->mbs == c->mbs;
 }
 
 static void place_it(against *out, const search_result *r)
@@ -54,7 +53,7 @@ static void place_it(against *out, const search_result *r)
     out->place = 1;
     for (int i = 0; i < r->n_best; i++) {
         if (r->best[i].exact.step_s < out->p.step_s) out->place++;
-        if (!out->same && same_sizes(&out->s->r, &out->s->pipe, &r->best[i].c)) out->same = i + 1;
+        if (!out->same && same_sizes(&out->s->j, &out->s->pipe, &r->best[i].c)) out->same = i + 1;
     }
     /* a row of the list has its place there, whatever orders ties */
     const price *row = out->same ? &r->best[out->same - 1].exact : NULL;

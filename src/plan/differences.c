@@ -57,7 +57,7 @@ static status open_end(diff_end *e, const recipe *given, const diff_job *j, aren
 static status same_model(const differences *d, error *err)
 {
     const setup *x = d->a.s, *y = d->b.s;
-    const char *p = recipe_word(&x->r, K_MODEL), *q = recipe_word(&y->r, K_MODEL);
+    const char *p = x->j.model, *q = y->j.model;
     param_totals n = param_count(&x->params, &x->m), m = param_count(&y->params, &y->m);
     if (text_equal(p, q) || (n.total == m.total && n.active == m.active)) return OK;
     return error_set(err, ERR_INPUT,

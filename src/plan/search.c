@@ -2,6 +2,7 @@
  * and what only sums depend on (search_parts.h), and closes it. */
 #include "predict/audit/audit.h"
 #include "base/clock.h"
+#include "config/job_of.h"
 #include "plan/search.h"
 
 #include <math.h>
@@ -12,24 +13,24 @@
 #include "plan/search_parts.h"
 #include "plan/search_ties.h"
 
-static void list_precisions(choice_maker *m, const recipe *r, bool any)
+static void list_precisions(choice_maker *m, bool any)
 {
-    static const char *const hopper[] = {"bf16_with_fp8_subchannel_scaling_mixed", "bf16_mixed",
-                                         "bf16_with_fp8_current_scaling_mixed"};
-    static const char *const blackwell[] = {"bf16_with_mxfp8_mixed", "bf16_mixed",
-                                            "bf16_with_nvfp4_mixed"};
-    static const char *const ampere[] = {"bf16_mixed"};
-    static const char *const cpus[] = {"fp32"};
-    const gpu *g = recipe_gpu(r);
-    gpu_arch arch = g ? g->arch : ARCH_HOPPER;
-    const char *const *list = arch == ARCH_HOPPER      ? hopper
-                              : arch == ARCH_BLACKWELL ? blackwell
-                              : arch == ARCH_AMPERE    ? ampere
-                                                       : cpus;
+    static const int hopper[] = {J_PRECISION_BF16_WITH_FP8_SUBCHANNEL_SCALING_MIXED,
+                                 J_PRECISION_BF16_MIXED,
+                                 J_PRECISION_BF16_WITH_FP8_CURRENT_SCALING_MIXED};
+    static const int blackwell[] = {J_PRECISION_BF16_WITH_MXFP8_MIXED, J_PRECISION_BF16_MIXED,
+                                    J_PRECISION_BF16_WITH_NVFP4_MIXED};
+    static const int ampere[] = {J_PRECISION_BF16_MIXED};
+    static const int cpus[] = {J_PRECISION_FP32};
+    gpu_arch arch = m->asked.machine ? m->asked.machine->arch : ARCH_HOPPER;
+    const int *list = arch == ARCH_HOPPER      ? hopper
+                      : arch == ARCH_BLACKWELL ? blackwell
+                      : arch == ARCH_AMPERE    ? ampere
+                                               : cpus;
     int n = arch == ARCH_HOPPER || arch == ARCH_BLACKWELL ? 3 : 1;
     static const knob_id parts[] = {K_PRECISION, K_BF16, K_FP16, K_FP8, K_FP4, K_FP8_RECIPE};
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
-        if (r->knob[parts[i]].from == FROM_USER) {
+        if (m->pinned[parts[i]]) {
             m->n_precisions = 1; /* as the recipe has it */
             return;
         }
@@ -37,10 +38,10 @@ static void list_precisions(choice_maker *m, const recipe *r, bool any)
     for (int i = 0; i < m->n_precisions; i++) m->precisions[i] = list[i];
 }
 
-static void add_format(choice_maker *m, const char *word, bool wide)
+static void add_format(choice_maker *m, int word, bool wide)
 {
     for (int i = 0; i < m->n_precisions; i++)
-        if (text_equal(m->precisions[i], word) && m->wide[i] == wide) return;
+        if (m->precisions[i] == word && m->wide[i] == wide) return;
     if (m->n_precisions == PRECISIONS_MAX) return;
     m->precisions[m->n_precisions] = word;
     m->wide[m->n_precisions++] = wide;
@@ -48,25 +49,18 @@ static void add_format(choice_maker *m, const char *word, bool wide)
 
 /* Beside formats that keep weights in FP8 those with weights in 16 bits: the same, with the
  * optimizer on the host, which needs them; and BF16, where nobody said a format. */
-static void list_wide(choice_maker *m, const recipe *r, bool try)
+static void list_wide(choice_maker *m, bool try)
 {
-    const setting *offload = &r->knob[K_OPT_OFFLOAD];
-    bool asked = offload->from == FROM_USER && recipe_on(r, K_OPT_OFFLOAD);
-    bool open = r->knob[K_FP8_PARAMS].from != FROM_USER && r->knob[K_REUSE_GRAD].from != FROM_USER;
-    bool left_open = try && offload->from != FROM_USER;
+    bool asked = m->pinned[K_OPT_OFFLOAD] && m->asked.opt_offload;
+    bool open = !m->pinned[K_FP8_PARAMS] && !m->pinned[K_REUSE_GRAD];
+    bool left_open = try && !m->pinned[K_OPT_OFFLOAD];
     for (int i = 0, n = m->n_precisions; i < n; i++) {
         const setup *base = choice_base(m, i, 1);
         if (!base || !base->j.fp8_params) continue;
         bool delayed = base->j.fp8_recipe == J_FP8_RECIPE_DELAYED;
         if (open && !delayed && (asked || left_open)) add_format(m, m->precisions[i], true);
-        if (try && m->precisions[i]) add_format(m, "bf16_mixed", false);
+        if (try && m->precisions[i]) add_format(m, J_PRECISION_BF16_MIXED, false);
     }
-}
-
-static bool takes_precision_aware(const recipe *given, const recipe *resolved)
-{
-    return given->knob[K_PRECISION_AWARE].from != FROM_USER && !recipe_on_cpu(resolved) &&
-           recipe_is(resolved, K_OPTIMIZER, "adam") && recipe_on(resolved, K_DIST_OPT);
 }
 
 /* What every layout has. The precision-aware optimizer, where nobody says, is one of these: it is
@@ -76,9 +70,11 @@ static status open_probe(setup *probe, choice_maker *m, arena *a, error *err)
     recipe *whole = ARENA_NEW(a, recipe);
     *whole = *m->given;
     if (m->precisions[0])
-        recipe_set(whole, K_PRECISION, value_of_text(m->precisions[0]), "the platform's");
+        recipe_set(whole, K_PRECISION, value_of_text(job_word(K_PRECISION, m->precisions[0])),
+                   "the platform's");
     status st = setup_init(probe, whole, a, err);
-    m->aware = !st && takes_precision_aware(m->given, &probe->r);
+    m->aware = !st && !m->pinned[K_PRECISION_AWARE] && !job_on_cpu(&probe->j) &&
+               probe->j.optimizer == J_OPTIMIZER_ADAM && probe->j.dist_opt;
     if (!m->aware) return st;
     recipe_set(whole, K_PRECISION_AWARE, value_of_bool(true), "the search's");
     return setup_init(probe, whole, a, err);
@@ -103,18 +99,16 @@ static void make_room(search *s, arena *a)
 static status open_search(search *s, const recipe *given, arena *a, error *err)
 {
     choice_maker *m = ARENA_NEW(a, choice_maker);
-    *m = (choice_maker){.a = a,
-                        .given = given,
-                        .routed = s->o->prices.routing,
-                        .world = recipe_int(given, K_N_GPUS)};
-    list_precisions(m, given, s->o->any_precision);
+    choice_open(m, given, a);
+    m->routed = s->o->prices.routing;
+    list_precisions(m, s->o->any_precision);
     s->out->maker = m;
     setup *probe = ARENA_NEW(a, setup);
     status st = open_probe(probe, m, a, err);
     if (st) return st;
     s->out->not_known = audit_not_known(probe, a);
     if (s->out->not_known) return error_set(err, ERR_RULE, "%s", s->out->not_known);
-    list_wide(m, given, s->o->wide);
+    list_wide(m, s->o->wide);
     search_rules_open(s);
     if (search_rules_never(s, probe))
         return error_set(err, ERR_RULE, "there is no valid layout: %s",

@@ -9,6 +9,8 @@
 #include <ctype.h>
 #include <string.h>
 
+#include "config/job_of.h"
+
 enum { SIZES = ON_TP | ON_CP | ON_EP | ON_ETP | ON_PP, STAGES = ON_PP | ON_VPP | ON_SPLIT };
 
 void choice_values(int64_t v[AXES], const choice *c)
@@ -87,7 +89,7 @@ static void see_bases(unsigned of[K_COUNT], choice_maker *m)
         for (size_t i = 0; i < sizeof tps / sizeof tps[0]; i++) {
             const setup *s = choice_base(m, p, tps[i]);
             for (int k = 0; k < K_COUNT && s; k++)
-                if (!value_equal(s->r.knob[k].v, first->r.knob[k].v) ||
+                if (!job_same(&s->j, &first->j, (knob_id)k) ||
                     s->r.knob[k].from != first->r.knob[k].from)
                     of[k] |= ON_TP | (p ? ON_PRECISION : 0);
         }
@@ -99,8 +101,7 @@ void axes_of_knobs(unsigned of[K_COUNT], choice_maker *m)
     see_bases(of, m);
     for (size_t i = 0; i < sizeof written / sizeof written[0]; i++) {
         knob_id k = written[i].k;
-        bool pinned =
-            m->given->knob[k].from == FROM_USER && (k == K_RECOMPUTE || recipe_given(m->given, k));
+        bool pinned = m->pinned[k] && (k == K_RECOMPUTE || job_has(&m->asked, k));
         of[k] = pinned && written[i].keeps ? 0 : of[k] | written[i].axes;
     }
 }

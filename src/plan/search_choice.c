@@ -18,32 +18,60 @@
 
 static const char by_plan[] = "plan";
 
-/* Where a choice goes: a recipe, and the job of a setup that is patched. */
+/* Where a choice goes: the job of a setup that is patched, with the recipe beside it, which rules
+ * and screens read; or a recipe as a person writes it, with the job that it says. */
 typedef struct destination {
     recipe *r;
-    job *j; /* NULL: a recipe that is not resolved has none */
+    job *j;
+    choice_maker *m;
 } destination;
 
-static void put(destination to, knob_id k, value v)
+static void note(destination to, knob_id k, value v)
 {
     to.r->knob[k] = (setting){v, FROM_USER, by_plan};
-    if (to.j) job_take(to.j, to.r, k);
 }
 
 static void put_int(destination to, knob_id k, int64_t n)
 {
-    put(to, k, value_of_int(n));
+    note(to, k, value_of_int(n));
+    job_put_int(to.j, k, n);
 }
 
-static void put_word(destination to, knob_id k, const char *word)
+static void put_real(destination to, knob_id k, double x)
 {
-    put(to, k, word ? value_of_text(word) : (value){.kind = V_NULL});
+    note(to, k, value_of_float(x));
+    job_put_real(to.j, k, x);
+}
+
+/* 0: null. */
+static void put_word(destination to, knob_id k, int word)
+{
+    note(to, k, word ? value_of_text(job_word(k, word)) : (value){.kind = V_NULL});
+    job_put_word(to.j, k, word);
+}
+
+static void put_null(destination to, knob_id k)
+{
+    note(to, k, (value){.kind = V_NULL});
+    job_put_null(to.j, k);
+}
+
+static void put_words(destination to, knob_id k, const word_list *l)
+{
+    note(to, k, (value){.kind = V_LIST, .list = {l->v, l->n}});
+    job_put_words(to.j, k, l->word, l->n);
+}
+
+static void set_flag(destination to, knob_id k, bool on)
+{
+    note(to, k, value_of_bool(on));
+    job_put_flag(to.j, k, on);
 }
 
 /* Only where it differs from what the recipe has: exported recipes stay short. */
 static void put_flag(destination to, knob_id k, bool on)
 {
-    if (recipe_on(to.r, k) != on) put(to, k, value_of_bool(on));
+    if (job_flag(to.j, k) != on) set_flag(to, k, on);
 }
 
 /* ---- words */
@@ -57,27 +85,45 @@ const char *choice_modules(arena *a, unsigned drop)
     return t.n ? t.s : "-";
 }
 
-/* Lists of words are made once and live as long as the program. */
-static value module_list(unsigned drop)
+/* Lists are made once and live as long as the maker. */
+static word_list *new_list(arena *a, knob_id k, const signed char *word, int n)
 {
-    static _Thread_local value lists[1 << DROP_MODULES][DROP_MODULES];
-    unsigned at = 0;
-    for (int i = 0; i < DROP_MODULES; i++)
-        if (drop & drop_modules[i].drop) at |= 1u << i;
-    int n = 0;
-    for (int i = 0; i < DROP_MODULES; i++)
-        if (at & 1u << i) lists[at][n++] = value_of_text(drop_modules[i].word);
-    return (value){.kind = V_LIST, .list = {lists[at], n}};
+    word_list *l = ARENA_NEW(a, word_list);
+    signed char *own = ARENA_ARRAY(a, signed char, n);
+    value *v = ARENA_ARRAY(a, value, n);
+    for (int i = 0; i < n; i++) {
+        own[i] = word[i];
+        v[i] = value_of_text(job_word(k, word[i]));
+    }
+    *l = (word_list){own, v, n};
+    return l;
 }
 
-static value graph_modules(graph_scope g)
+static void open_lists(choice_maker *m)
 {
-    static const value words[] = {{.kind = V_TEXT, .text = "attn"},
-                                  {.kind = V_TEXT, .text = "moe_router"},
-                                  {.kind = V_TEXT, .text = "moe_preprocess"}};
-    if (g == SCOPE_ATTENTION) return (value){.kind = V_LIST, .list = {words, 1}};
-    if (g == SCOPE_ROUTER) return (value){.kind = V_LIST, .list = {words + 1, 2}};
-    return (value){.kind = V_LIST, .list = {words, g == SCOPE_BOTH ? 3 : 0}};
+    static const signed char all[] = {J_GRAPH_MODULES_ATTN, J_GRAPH_MODULES_MOE_ROUTER,
+                                      J_GRAPH_MODULES_MOE_PREPROCESS};
+    static const struct {
+        int first, n;
+    } of_scope[SCOPES] = {
+        [SCOPE_ATTENTION] = {0, 1}, [SCOPE_ROUTER] = {1, 2}, [SCOPE_BOTH] = {0, 3}};
+    for (int g = 0; g < SCOPES; g++)
+        m->graph_modules[g] =
+            new_list(m->a, K_GRAPH_MODULES, all + of_scope[g].first, of_scope[g].n);
+}
+
+static const word_list *modules_of(choice_maker *m, unsigned drop)
+{
+    signed char word[DROP_MODULES];
+    unsigned at = 0;
+    int n = 0;
+    for (int i = 0; i < DROP_MODULES; i++) {
+        if (!(drop & drop_modules[i].drop)) continue;
+        at |= 1u << i;
+        word[n++] = (signed char)drop_modules[i].listed;
+    }
+    if (!m->drop_modules[at]) m->drop_modules[at] = new_list(m->a, K_RECOMPUTE_MODULES, word, n);
+    return m->drop_modules[at];
 }
 
 unsigned choice_captured(const choice_maker *m, graph_scope g)
@@ -87,11 +133,7 @@ unsigned choice_captured(const choice_maker *m, graph_scope g)
                                            [SCOPE_BOTH] = CAPTURED_ATTENTION | CAPTURED_ROUTER |
                                                           CAPTURED_PREPROCESS,
                                            [SCOPE_STEP] = ~0u};
-    if (g != SCOPE_BOTH || m->given->knob[K_GRAPH_MODULES].from != FROM_USER) return parts[g];
-    job j = {0};
-    job_take(&j, m->given, K_GRAPHS);
-    job_take(&j, m->given, K_GRAPH_MODULES);
-    return capture_of(&j);
+    return g == SCOPE_BOTH && m->pinned[K_GRAPH_MODULES] ? capture_of(&m->asked) : parts[g];
 }
 
 const char *choice_graphs(graph_scope g)
@@ -101,33 +143,25 @@ const char *choice_graphs(graph_scope g)
     return words[g];
 }
 
-enum { LEVELS_LOG = 16 };
-
-static value level_list(const int64_t levels[2])
+int choice_cp_comm(cp_kind k)
 {
-    static _Thread_local value lists[LEVELS_LOG][LEVELS_LOG][2];
-    int x = 0, y = 0;
-    while (levels[0] >> (x + 1) && x < LEVELS_LOG - 1) x++;
-    while (levels[1] >> (y + 1) && y < LEVELS_LOG - 1) y++;
-    value *l = lists[x][y];
-    l[0] = value_of_int(levels[0]);
-    l[1] = value_of_int(levels[1]);
-    return (value){.kind = V_LIST, .list = {l, 2}};
-}
-
-const char *cp_kind_word(cp_kind k)
-{
-    static const char *const words[CP_KINDS] = {"p2p", "all_gather", "a2a", "a2a+p2p", "p2p"};
+    static const int words[CP_KINDS] = {J_CP_COMM_P2P, J_CP_COMM_ALL_GATHER, J_CP_COMM_A2A,
+                                        J_CP_COMM_A2A_P2P, J_CP_COMM_P2P};
     return words[k];
 }
 
-const char *choice_flex(const recipe *r, const choice *c)
+int choice_dispatcher(dispatcher_kind to)
 {
-    if (r->knob[K_FLEX].from == FROM_USER && r->knob[K_FLEX].why != by_plan)
-        return recipe_word(r, K_FLEX);
-    const char *platforms = judge_flex_over(r, c->ep * c->etp, NULL);
-    if (c->to != TO_OTHERS) return platforms;
-    return text_equal(platforms, "deepep") ? "hybridep" : "deepep";
+    static const int words[DISPATCHER_KINDS] = {J_DISPATCHER_ALLGATHER, J_DISPATCHER_ALLTOALL,
+                                                J_DISPATCHER_FLEX, J_DISPATCHER_FLEX};
+    return words[to];
+}
+
+int choice_flex(const choice_maker *m, const choice *c)
+{
+    if (m->pinned[K_FLEX] && !m->by_plan[K_FLEX]) return m->asked.flex;
+    bool hybrid = text_equal(judge_flex_over(m->given, c->ep * c->etp, NULL), "hybridep");
+    return hybrid == (c->to != TO_OTHERS) ? J_FLEX_HYBRIDEP : J_FLEX_DEEPEP;
 }
 
 const char *choice_cp_kind(cp_kind k)
@@ -183,16 +217,28 @@ static void set_parallel(destination to, const choice *c)
     put_int(to, K_MBS, c->mbs);
 }
 
+static void put_levels(destination to, const int64_t levels[2])
+{
+    choice_maker *m = to.m;
+    level_list *l = memo_get(&m->levels, levels);
+    if (!l) {
+        l = ARENA_NEW(m->a, level_list);
+        for (int i = 0; i < 2; i++) l->v[i] = value_of_int(l->item[i] = levels[i]);
+        memo_put(&m->levels, levels, l);
+    }
+    note(to, K_CP_LEVELS, (value){.kind = V_LIST, .list = {l->v, 2}});
+    job_put_ints(to.j, K_CP_LEVELS, l->item, 2);
+}
+
 static void set_context(destination to, const choice *c, const setup *base)
 {
-    recipe *r = to.r;
     int64_t levels[2] = {1, 1};
     bool two = c->cp > 1 && c->kind == CP_LEVELS && choice_levels(base, c->tp, c->cp, levels);
-    if (c->cp > 1) put_word(to, K_CP_COMM, cp_kind_word(c->kind));
+    if (c->cp > 1) put_word(to, K_CP_COMM, choice_cp_comm(c->kind));
     if (two)
-        put(to, K_CP_LEVELS, level_list(levels));
-    else if (recipe_given(r, K_CP_LEVELS))
-        put_word(to, K_CP_LEVELS, NULL);
+        put_levels(to, levels);
+    else if (job_has(to.j, K_CP_LEVELS))
+        put_null(to, K_CP_LEVELS);
     put_flag(to, K_LATENT_RING, c->cp > 1 && c->kind == CP_LATENT);
 }
 
@@ -200,26 +246,23 @@ static void set_context(destination to, const choice *c, const setup *base)
  * they take by themselves, and published runs there have them (predict/cost_message.c). */
 static void set_multiprocessors(destination to, const choice *c)
 {
-    recipe *r = to.r;
-    const gpu *g = recipe_gpu(r);
-    bool set = recipe_given(r, K_FLEX_SMS), ours = r->knob[K_FLEX_SMS].why == by_plan;
-    if (set && !ours) return;
-    if (c->to >= TO_DOMAINS && recipe_is(r, K_FLEX, "hybridep") && g && g->arch == ARCH_BLACKWELL &&
-        target_of(r) == TARGET_MEGATRON)
+    const gpu *g = to.j->machine;
+    bool set = job_has(to.j, K_FLEX_SMS);
+    if (set && !to.m->by_plan[K_FLEX_SMS]) return;
+    if (c->to >= TO_DOMAINS && to.j->flex == J_FLEX_HYBRIDEP && g && g->arch == ARCH_BLACKWELL &&
+        !to.m->ours)
         put_int(to, K_FLEX_SMS, 32);
     else if (set)
-        put_word(to, K_FLEX_SMS, NULL);
+        put_null(to, K_FLEX_SMS);
 }
 
-static void set_experts(destination to, const choice *c, const recipe *given)
+static void set_experts(destination to, const choice *c)
 {
-    recipe *r = to.r;
-    static const char *const words[DISPATCHER_KINDS] = {"allgather", "alltoall", "flex", "flex"};
-    put_word(to, K_DISPATCHER, words[c->to]);
+    put_word(to, K_DISPATCHER, choice_dispatcher(c->to));
     if (c->to >= TO_DOMAINS)
-        put_word(to, K_FLEX, choice_flex(given, c));
-    else if (recipe_given(r, K_FLEX))
-        put_word(to, K_FLEX, NULL);
+        put_word(to, K_FLEX, choice_flex(to.m, c));
+    else if (job_has(to.j, K_FLEX))
+        put_null(to, K_FLEX);
     set_multiprocessors(to, c);
     put_flag(to, K_SHARED_OVERLAP, c->overlap == OVERLAP_SHARED);
     put_flag(to, K_DISPATCH_WGRAD, c->overlap == OVERLAP_WGRAD);
@@ -231,47 +274,51 @@ static void set_experts(destination to, const choice *c, const recipe *given)
 static void set_recompute(destination to, unsigned drop)
 {
     bool full = drop == DROP_FULL;
-    put_word(to, K_RECOMPUTE, full ? "full" : drop ? "selective" : NULL);
-    put_word(to, K_RECOMPUTE_METHOD, full ? "uniform" : NULL);
-    put(to, K_RECOMPUTE_LAYERS, full ? value_of_int(1) : (value){.kind = V_NULL});
-    put(to, K_RECOMPUTE_MODULES, full || !drop ? (value){.kind = V_NULL} : module_list(drop));
+    put_word(to, K_RECOMPUTE,
+             full   ? J_RECOMPUTE_FULL
+             : drop ? J_RECOMPUTE_SELECTIVE
+                    : J_RECOMPUTE_NULL);
+    put_word(to, K_RECOMPUTE_METHOD, full ? J_RECOMPUTE_METHOD_UNIFORM : J_RECOMPUTE_METHOD_NULL);
+    if (full)
+        put_int(to, K_RECOMPUTE_LAYERS, 1);
+    else
+        put_null(to, K_RECOMPUTE_LAYERS);
+    if (full || !drop)
+        put_null(to, K_RECOMPUTE_MODULES);
+    else
+        put_words(to, K_RECOMPUTE_MODULES, modules_of(to.m, drop));
 }
 
 static void set_graphs(destination to, graph_scope g)
 {
-    recipe *r = to.r;
-    bool given = recipe_given(r, K_GRAPHS) && !recipe_is(r, K_GRAPHS, "none");
-    if (!g && !given) return;
-    bool named =
-        r->knob[K_GRAPH_MODULES].from == FROM_USER && r->knob[K_GRAPH_MODULES].why != by_plan;
-    bool local = g && g != SCOPE_STEP && recipe_is(r, K_GRAPHS, "local"); /* as a person asked */
+    const choice_maker *m = to.m;
+    if (!g && (to.j->graphs == J_GRAPHS_NULL || to.j->graphs == J_GRAPHS_NONE)) return;
+    bool named = m->pinned[K_GRAPH_MODULES] && !m->by_plan[K_GRAPH_MODULES];
+    bool local = g && g != SCOPE_STEP && to.j->graphs == J_GRAPHS_LOCAL; /* as a person asked */
     if (!local)
         put_word(to, K_GRAPHS,
-                 !g                ? "none"
-                 : g == SCOPE_STEP ? "full_iteration"
-                                   : "transformer_engine");
-    if (!named || g != SCOPE_BOTH) put(to, K_GRAPH_MODULES, graph_modules(g));
+                 !g                ? J_GRAPHS_NONE
+                 : g == SCOPE_STEP ? J_GRAPHS_FULL_ITERATION
+                                   : J_GRAPHS_TRANSFORMER_ENGINE);
+    if (!named || g != SCOPE_BOTH) put_words(to, K_GRAPH_MODULES, m->graph_modules[g]);
     if (g != SCOPE_STEP) return;
     put_flag(to, K_PAGED_STASH, true);
     put_flag(to, K_OP_FUSER, true);
     /* on where nobody says; Megatron-LM has one flag for both */
-    put(to, K_NAN_LOSS, value_of_bool(false));
-    if (r->knob[K_NAN_GRAD].from != FROM_USER) put(to, K_NAN_GRAD, value_of_bool(false));
+    set_flag(to, K_NAN_LOSS, false);
+    if (!m->pinned[K_NAN_GRAD]) set_flag(to, K_NAN_GRAD, false);
 }
 
 /* Our own runs go on with copies while the host updates, and move state: the other system's are
  * left as the recipe has them. */
 static void set_state(destination to, const choice *c)
 {
-    recipe *r = to.r;
     bool moved = c->offload == OFFLOAD_MOVED, there = c->offload && !moved;
     put_flag(to, K_OPT_OFFLOAD, there);
-    if (there && c->offload < OFFLOAD_ALL)
-        put(to, K_OPT_OFFLOAD_FRACTION, value_of_float(choice_on_host(c)));
-    if (target_of(r) == TARGET_MEGATRON) return;
+    if (there && c->offload < OFFLOAD_ALL) put_real(to, K_OPT_OFFLOAD_FRACTION, choice_on_host(c));
+    if (!to.m->ours) return;
     put_flag(to, K_OPT_STATES, moved);
-    if (there && r->knob[K_OPT_OFFLOAD_OVERLAP].from != FROM_USER)
-        put_flag(to, K_OPT_OFFLOAD_OVERLAP, true);
+    if (there && !to.m->pinned[K_OPT_OFFLOAD_OVERLAP]) put_flag(to, K_OPT_OFFLOAD_OVERLAP, true);
 }
 
 static void set_memory(destination to, const choice *c)
@@ -281,79 +328,84 @@ static void set_memory(destination to, const choice *c)
     set_graphs(to, c->graphs);
 }
 
-static void set_precision(destination to, const choice_maker *m, const choice *c)
+static void set_precision(destination to, const choice *c)
 {
-    recipe *r = to.r;
-    const char *word = m->precisions[c->precision];
-    if (word) put_word(to, K_PRECISION, word);
-    if (m->aware) put(to, K_PRECISION_AWARE, value_of_bool(true));
+    const choice_maker *m = to.m;
+    if (m->precisions[c->precision]) put_word(to, K_PRECISION, m->precisions[c->precision]);
+    if (m->aware) set_flag(to, K_PRECISION_AWARE, true);
     if (!m->wide[c->precision]) return;
-    put(to, K_FP8_PARAMS, value_of_bool(false));
-    if (r->knob[K_REUSE_GRAD].from != FROM_USER) put(to, K_REUSE_GRAD, value_of_bool(false));
+    set_flag(to, K_FP8_PARAMS, false);
+    if (!m->pinned[K_REUSE_GRAD]) set_flag(to, K_REUSE_GRAD, false);
 }
 
 /* Megatron-LM turns these on only where a flag asks for them; the other system does so by itself
  * (setup.c). */
 static void set_asked(destination to, const choice *c)
 {
-    recipe *r = to.r;
-    if (!recipe_is_lm(r)) return;
-    bool sharded = recipe_on(r, K_DIST_OPT);
-    bool reduced = layout_dp(r) > 1 || c->cp > 1 || layout_edp(r) > 1;
-    const struct {
-        knob_id k;
-        bool on;
-    } asked[] = {{K_SP, c->tp > 1},
-                 {K_GRAD_OVERLAP, sharded && reduced},
-                 {K_PARAM_OVERLAP,
-                  sharded && reduced &&
-                      (r->knob[K_GRAD_OVERLAP].from != FROM_USER || recipe_on(r, K_GRAD_OVERLAP))}};
-    for (size_t i = 0; i < sizeof asked / sizeof asked[0]; i++)
-        if (r->knob[asked[i].k].from != FROM_USER) put(to, asked[i].k, value_of_bool(asked[i].on));
+    const bool *pinned = to.m->pinned;
+    if (to.j->system != J_SYSTEM_MEGATRON_LM) return;
+    bool sharded = to.j->dist_opt;
+    bool reduced = layout_dp(to.r) > 1 || c->cp > 1 || layout_edp(to.r) > 1;
+    bool gathers = sharded && reduced && (!pinned[K_GRAD_OVERLAP] || to.j->grad_overlap);
+    if (!pinned[K_SP]) set_flag(to, K_SP, c->tp > 1);
+    if (!pinned[K_GRAD_OVERLAP]) set_flag(to, K_GRAD_OVERLAP, sharded && reduced);
+    if (!pinned[K_PARAM_OVERLAP]) set_flag(to, K_PARAM_OVERLAP, gathers);
 }
 
 /* What was recorded, for this EP: memory follows it as times do. False: nothing was. */
-static bool set_routing(destination to, const choice_maker *m, const choice *c)
+static bool set_routing(destination to, const choice *c)
 {
     recipe *r = to.r;
-    if (!m->routed || c->ep < 2 || !loads_by_megatron(r)) return false;
-    loads_set(r, fmax(1, routing_skew(m->routed, c->ep)), "--routing");
-    if (to.j) {
-        job_take(to.j, r, K_ROUTING_SKEW);
-        job_take(to.j, r, K_BUFFER_FACTOR);
-    }
+    if (!to.m->routed || c->ep < 2 || !loads_by_megatron(r)) return false;
+    loads_set(r, fmax(1, routing_skew(to.m->routed, c->ep)), "--routing");
+    job_take(to.j, r, K_ROUTING_SKEW);
+    job_take(to.j, r, K_BUFFER_FACTOR);
     return true;
 }
 
 /* Behind the skew of this EP, which it holds. */
 static void set_rank_capacity(destination to, const choice *c)
 {
-    recipe *r = to.r;
-    bool ours = r->knob[K_RANK_CAPACITY].why == by_plan;
-    if (c->graphs != SCOPE_STEP || (recipe_given(r, K_RANK_CAPACITY) && !ours)) return;
-    put(to, K_RANK_CAPACITY, value_of_float(loads_rank_capacity(r)));
+    bool kept = job_has(to.j, K_RANK_CAPACITY) && !to.m->by_plan[K_RANK_CAPACITY];
+    if (c->graphs != SCOPE_STEP || kept) return;
+    put_real(to, K_RANK_CAPACITY, loads_rank_capacity(to.r));
 }
 
 void choice_set(recipe *r, choice_maker *m, const choice *c)
 {
-    destination to = {r, NULL};
-    set_precision(to, m, c);
+    job own;
+    job_of(&own, r);
+    destination to = {r, &own, m};
+    set_precision(to, c);
     set_parallel(to, c);
     put_int(to, K_PP, c->pp);
-    if (r->knob[K_PP_LAYOUT].from != FROM_USER && c->split)
-        put_word(
-            to, K_PP_LAYOUT,
-            pipeline_balanced(r->a, recipe_int(r, K_LAYERS), recipe_int(r, K_MTP), c->pp * c->vpp));
-    else if (r->knob[K_PP_LAYOUT].from != FROM_USER && c->vpp > 1 &&
-             !recipe_given(r, K_LAYERS_PER_VSTAGE))
+    bool open = !m->pinned[K_PP_LAYOUT];
+    if (open && c->split)
+        note(to, K_PP_LAYOUT,
+             value_of_text(pipeline_balanced(r->a, own.layers, own.mtp, c->pp * c->vpp)));
+    else if (open && c->vpp > 1 && !job_has(&own, K_LAYERS_PER_VSTAGE))
         put_int(to, K_VPP, c->vpp);
     const setup *base = choice_base(m, c->precision, c->tp);
     if (base) set_context(to, c, base);
-    set_experts(to, c, m->given);
+    set_experts(to, c);
     set_memory(to, c);
-    set_routing(to, m, c);
+    set_routing(to, c);
     set_rank_capacity(to, c);
     set_asked(to, c);
+}
+
+void choice_open(choice_maker *m, const recipe *given, arena *a)
+{
+    *m = (choice_maker){.a = a, .given = given, .ours = target_of(given) == TARGET_MOEFOLD};
+    job_of(&m->asked, given);
+    m->world = m->asked.n_gpus;
+    for (int k = 0; k < K_COUNT; k++) {
+        m->pinned[k] = given->knob[k].from == FROM_USER;
+        m->by_plan[k] = given->knob[k].why == by_plan;
+    }
+    memo_init(&m->splits, 3 * sizeof(int64_t), a);
+    memo_init(&m->levels, 2 * sizeof(int64_t), a);
+    open_lists(m);
 }
 
 /* ---- setups that patches start from */
@@ -372,7 +424,6 @@ static void leave_stages(recipe *r)
         K_FIRST_LAYERS, K_LAST_LAYERS, K_LAYERS_PER_VSTAGE, K_GROUP_SIZE};
     for (size_t i = 0; i < sizeof of_stages / sizeof of_stages[0]; i++)
         r->knob[of_stages[i]] = (setting){.from = FROM_NOTHING};
-    put_int((destination){r, NULL}, K_PP, 1);
 }
 
 const setup *choice_base(choice_maker *m, int precision, int64_t tp)
@@ -385,13 +436,14 @@ const setup *choice_base(choice_maker *m, int precision, int64_t tp)
     recipe *r = ARENA_NEW(m->a, recipe);
     *r = *m->given;
     choice one = {.tp = tp, .cp = 1, .mbs = 1, .ep = 1, .etp = 1, .precision = precision};
-    one.to = TO_EXPERTS;
-    destination to = {r, NULL};
-    set_precision(to, m, &one);
+    job own = m->asked;
+    destination to = {r, &own, m};
+    set_precision(to, &one);
     set_parallel(to, &one);
     leave_stages(r);
-    put_word(to, K_DISPATCHER, "alltoall");
-    if (recipe_given(r, K_FLEX)) put_word(to, K_FLEX, NULL);
+    put_int(to, K_PP, 1);
+    put_word(to, K_DISPATCHER, J_DISPATCHER_ALLTOALL);
+    if (job_has(&own, K_FLEX)) put_null(to, K_FLEX);
     error err = {{0}};
     setup *s = ARENA_NEW(m->a, setup);
     if (setup_init(s, r, m->a, &err) == OK && s->possible && s->pipe.stages) made->s = s;
@@ -401,7 +453,6 @@ const setup *choice_base(choice_maker *m, int precision, int64_t tp)
 const pipe_split *choice_split(choice_maker *m, const choice *c)
 {
     const int64_t key[3] = {c->pp, c->vpp, c->split};
-    if (!m->splits.a) memo_init(&m->splits, sizeof key, m->a);
     pipe_split *made = memo_get(&m->splits, key);
     if (made) return made;
     made = ARENA_NEW(m->a, pipe_split);
@@ -419,6 +470,7 @@ const pipe_split *choice_split(choice_maker *m, const choice *c)
     if (setup_init(s, r, m->a, &err) != OK || s->pipe.why_not || !s->pipe.stages) return made;
     made->pipe = s->pipe;
     made->ok = s->pipe.vpp == c->vpp;
+    made->j = &s->j;
     made->receives_early = c->pp > 1 && s->j.overlap_p2p;
     for (int i = 0; i < PIPE_KNOBS; i++) made->knob[i] = s->r.knob[pipe_knobs[i]];
     return made;
@@ -426,34 +478,44 @@ const pipe_split *choice_split(choice_maker *m, const choice *c)
 
 /* ---- patching */
 
-/* Null asks for the derived value. */
-static void patch_value(destination to, const recipe *given, knob_id k, value v)
+/* May it be derived? Null asks for that. What is derived keeps the reason that the base has. */
+static bool is_open(destination to, knob_id k)
 {
-    const setting *set = &given->knob[k];
-    if (set->from == FROM_USER && set->v.kind != V_NULL) return;
-    to.r->knob[k].v = v;
-    job_take(to.j, to.r, k);
+    return !to.m->pinned[k] || !job_has(&to.m->asked, k);
 }
 
-static void patch_derived(setup *s, const choice_maker *m, const choice *c)
+static void derive_flag(destination to, knob_id k, bool on)
 {
-    recipe *r = &s->r;
-    destination to = {r, &s->j};
-    const recipe *given = m->given;
-    bool sharded = s->j.dist_opt;
+    if (!is_open(to, k)) return;
+    to.r->knob[k].v = value_of_bool(on);
+    job_put_flag(to.j, k, on);
+}
+
+static void derive_real(destination to, knob_id k, double x)
+{
+    if (!is_open(to, k)) return;
+    to.r->knob[k].v = value_of_float(x);
+    job_put_real(to.j, k, x);
+}
+
+static void patch_derived(destination to, const choice *c)
+{
+    recipe *r = to.r;
+    job *j = to.j;
+    bool sharded = j->dist_opt;
     bool reduced = layout_dp(r) > 1 || c->cp > 1 || layout_edp(r) > 1;
-    patch_value(to, given, K_SP, value_of_bool(c->tp > 1));
-    patch_value(to, given, K_GRAD_OVERLAP, value_of_bool(sharded && reduced));
-    bool overlap = s->j.grad_overlap;
-    patch_value(to, given, K_PARAM_OVERLAP, value_of_bool(sharded && reduced && overlap));
-    patch_value(to, given, K_OPT_OFFLOAD_FRACTION,
-                value_of_float(c->offload == OFFLOAD_MOVED ? 0 : choice_on_host(c)));
-    patch_value(to, given, K_ROUTING_SKEW, value_of_float(loads_skew(r)));
-    if (!set_routing(to, m, c) || !loads_forced(r))
-        patch_value(to, given, K_BUFFER_FACTOR, value_of_float(loads_room(r)));
+    derive_flag(to, K_SP, c->tp > 1);
+    derive_flag(to, K_GRAD_OVERLAP, sharded && reduced);
+    derive_flag(to, K_PARAM_OVERLAP, sharded && reduced && j->grad_overlap);
+    derive_real(to, K_OPT_OFFLOAD_FRACTION, c->offload == OFFLOAD_MOVED ? 0 : choice_on_host(c));
+    derive_real(to, K_ROUTING_SKEW, loads_skew(r));
+    if (!set_routing(to, c) || !loads_forced(r)) derive_real(to, K_BUFFER_FACTOR, loads_room(r));
     set_rank_capacity(to, c);
-    patch_value(to, given, K_CONNECTIONS, setup_connections(r));
-    patch_value(to, given, K_TE_RNG, value_of_bool(s->j.graphs != J_GRAPHS_NONE));
+    if (is_open(to, K_CONNECTIONS)) {
+        r->knob[K_CONNECTIONS].v = setup_connections(r);
+        job_take(j, r, K_CONNECTIONS);
+    }
+    derive_flag(to, K_TE_RNG, j->graphs != J_GRAPHS_NONE);
 }
 
 bool choice_patch(setup *out, choice_maker *m, const choice *c, const pipe_split *split)
@@ -462,16 +524,16 @@ bool choice_patch(setup *out, choice_maker *m, const choice *c, const pipe_split
     if (!base || (split && !split->ok)) return false;
     *out = *base;
     recipe *r = &out->r;
-    destination to = {r, &out->j};
+    destination to = {r, &out->j, m};
     set_parallel(to, c);
     for (int i = 0; split && i < PIPE_KNOBS; i++) {
         r->knob[pipe_knobs[i]] = split->knob[i];
-        job_take(&out->j, r, pipe_knobs[i]);
+        job_put_as(&out->j, split->j, pipe_knobs[i]);
     }
     set_context(to, c, base);
-    set_experts(to, c, m->given);
+    set_experts(to, c);
     set_memory(to, c);
-    patch_derived(out, m, c);
+    patch_derived(to, c);
     out->possible = layout_possible(r);
     if (out->possible) layout_init(&out->lay, r);
     if (split) out->pipe = split->pipe;

@@ -6,6 +6,7 @@
 #ifndef PLAN_SEARCH_CHOICE_H
 #define PLAN_SEARCH_CHOICE_H
 
+#include "ir/segment.h"
 #include "layout/setup.h"
 #include "predict/routing.h"
 #include "plan/search_memo.h"
@@ -64,16 +65,32 @@ typedef struct pipe_split {
     bool ok, receives_early; /* overlap_p2p_communication */
     pipeline pipe;
     setting knob[PIPE_KNOBS];
+    const job *j; /* of which these knobs count */
 } pipe_split;
 
-enum { PRECISIONS_MAX = 8, TP_MAX_LOG = 8 };
+enum { PRECISIONS_MAX = 8 };
+
+/* Lists as jobs and recipes have them. */
+typedef struct word_list {
+    const signed char *word; /* J_... */
+    const value *v;
+    int n;
+} word_list;
+
+typedef struct level_list {
+    int64_t item[2];
+    value v[2];
+} level_list;
 
 typedef struct choice_maker {
     arena *a;
-    const recipe *given;   /* with cluster, sequence and batch set */
+    const recipe *given;                    /* with cluster, sequence and batch set */
+    job asked;                              /* what it says; null where it is open */
+    bool ours;                              /* for our own runtime */
+    bool pinned[K_COUNT], by_plan[K_COUNT]; /* set there: by a person or a plan; by a plan */
     const routing *routed; /* recorded loads, from which each EP has its skew; NULL: none */
     int64_t world;
-    const char *precisions[PRECISIONS_MAX]; /* NULL: as the recipe has it */
+    int precisions[PRECISIONS_MAX]; /* J_PRECISION_...; 0: as the recipe has it */
     bool wide[PRECISIONS_MAX]; /* with weights in 16 bits, which the optimizer on the host needs */
     bool aware;                /* the precision-aware optimizer, on every layout */
     int n_precisions;
@@ -84,7 +101,12 @@ typedef struct choice_maker {
         struct base_setup *next;
     } * bases;
     memo splits; /* pipe_split by PP, VPP and split */
+    memo levels; /* level_list by both */
+    const word_list *graph_modules[SCOPES], *drop_modules[1 << DROP_MODULES];
 } choice_maker;
+
+/* Everything but routing and precisions, of which there is none yet. */
+void choice_open(choice_maker *m, const recipe *given, arena *a);
 
 /* Sets the knobs of a choice as a person would. */
 void choice_set(recipe *r, choice_maker *m, const choice *c);
@@ -105,10 +127,11 @@ bool choice_levels(const setup *base, int64_t tp, int64_t cp, int64_t levels[2])
 /* CAPTURED_ bits of predict/cost.h. */
 unsigned choice_captured(const choice_maker *m, graph_scope g);
 
-/* Backend of flex for the choice's EP group. */
-const char *choice_flex(const recipe *r, const choice *c);
+/* Words of the job: J_CP_COMM_, J_DISPATCHER_, J_FLEX_ (for the choice's EP group). */
+int choice_cp_comm(cp_kind k);
+int choice_dispatcher(dispatcher_kind to);
+int choice_flex(const choice_maker *m, const choice *c);
 const char *choice_graphs(graph_scope g);            /* for tables */
-const char *cp_kind_word(cp_kind k);                 /* Megatron's */
 const char *choice_cp_kind(cp_kind k);               /* for tables */
 const char *choice_text(arena *a, const choice *c);  /* "TP1 CP32 EP32 ..." */
 const char *choice_modules(arena *a, unsigned drop); /* "layernorm+moe_act"; "-" for none */

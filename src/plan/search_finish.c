@@ -59,7 +59,8 @@ void search_price_routed(routed_price *out, const found *f, const search_result 
         t->r.a = a;
         loads_set(&t->r, skew, "range");
         t->r.knob[K_BUFFER_FACTOR].v = value_of_float(loads_room(&t->r)); /* memory follows */
-        job_of(&t->j, &t->r);
+        job_take(&t->j, &t->r, K_ROUTING_SKEW);
+        job_take(&t->j, &t->r, K_BUFFER_FACTOR);
         price_setup(p, t, o->hw, &routed, a);
         *out = (routed_price){skew, p->step_s, p->peak_bytes};
     }

@@ -11,8 +11,9 @@
 
 #include "base/maths.h"
 #include "predict/bands.h"
-#include "ir/segment.h"
+#include "config/job_of.h"
 #include "config/target.h"
+#include "ir/segment.h"
 
 /* A ring of more ranks than CP_MOST is a pin: its waits take seconds to find, each, and no run has
  * been seen near it. */
@@ -20,7 +21,7 @@ enum { TP_MOST = 16, CP_MOST = 1024, VPP_COMMON = 8 };
 
 static bool pinned(const space *s, knob_id k)
 {
-    return s->given->knob[k].from == FROM_USER;
+    return s->m->pinned[k];
 }
 
 /* May it be tried (I2)? `k`: the knob that would say it. */
@@ -33,8 +34,8 @@ static bool ran(const space *s, knob_id k, band_feature f, const char *word)
 static void fill(axis_list *l, const space *s, knob_id k, int64_t most, int64_t whole)
 {
     l->n = 0;
-    if (pinned(s, k) && recipe_given(s->given, k)) { /* I1 */
-        l->v[l->n++] = recipe_int(s->given, k);
+    if (pinned(s, k) && job_has(s->asked, k)) { /* I1 */
+        l->v[l->n++] = job_int(s->asked, k);
         return;
     }
     for (int64_t i = 1; i <= most && l->n < AXIS_MAX; i++)
@@ -71,8 +72,8 @@ static void list_drops(space *s, const setup *base)
 {
     s->n_drops = 0;
     if (pinned(s, K_RECOMPUTE)) { /* where no module is named, those that are derived */
-        const char *how = recipe_word(s->given, K_RECOMPUTE);
-        add_drop(s, text_equal(how, "full") ? DROP_FULL : how ? drop_of(&base->j) : 0);
+        int how = s->asked->recompute;
+        add_drop(s, how == J_RECOMPUTE_FULL ? DROP_FULL : how ? drop_of(&base->j) : 0);
         return;
     }
     unsigned all = modules_of(s, &base->m);
@@ -99,7 +100,7 @@ static bool same_stages(const pipe_split *a, const pipe_split *b)
 
 static int64_t layers_of(const space *s)
 {
-    return recipe_int(s->given, K_LAYERS) + recipe_int(s->given, K_MTP);
+    return s->asked->layers + s->asked->mtp;
 }
 
 static void add_split(space *s, int64_t pp, int64_t vpp)
@@ -129,8 +130,8 @@ static void list_splits(space *s, const model *m)
         int64_t pp = s->pp.v[i], most = pp > 1 ? (m->n_layers + m->n_mtp + 1 + pp) / pp : 1;
         struct pp_splits *of = &s->of_pp[i];
         of->first = s->n_splits;
-        if (pinned(s, K_VPP) && recipe_int(s->given, K_VPP) > 0)
-            add_split(s, pp, recipe_int(s->given, K_VPP));
+        if (pinned(s, K_VPP) && s->asked->vpp > 0)
+            add_split(s, pp, s->asked->vpp);
         else if (pinned(s, K_PP_LAYOUT))
             for (int64_t v = 1; v <= m->n_layers + 2; v++) add_split(s, pp, v);
         else
@@ -169,21 +170,20 @@ static bool scope_is_open(const space *s, graph_scope g)
         return false;
     if (pinned(s, K_GRAPH_MODULES) && partial && g != SCOPE_BOTH) return false;
     if (!pinned(s, K_GRAPHS)) return !pinned(s, K_GRAPH_MODULES) || g == SCOPE_BOTH;
-    if (recipe_is(s->given, K_GRAPHS, "none")) return g == SCOPE_NONE;
-    return recipe_is(s->given, K_GRAPHS, "full_iteration") ? g == SCOPE_STEP : partial;
+    if (s->asked->graphs == J_GRAPHS_NONE) return g == SCOPE_NONE;
+    return s->asked->graphs == J_GRAPHS_FULL_ITERATION ? g == SCOPE_STEP : partial;
 }
 
 /* ---- the whole */
 
 void space_init(space *s, choice_maker *m, bool published, const char *stack)
 {
-    const recipe *r = m->given;
-    *s = (space){.m = m, .given = r, .world = m->world, .seq = recipe_int(r, K_SEQ)};
-    s->gbs = recipe_int(r, K_GBS);
-    s->family = published ? band_family(recipe_word(r, K_GPU)) : 0;
-    s->stack = stack ? stack : recipe_word(r, K_STACK);
+    const job *j = &m->asked;
+    *s = (space){.m = m, .asked = j, .world = m->world, .seq = j->seq, .gbs = j->gbs};
+    s->family = published ? band_family(j->gpu) : 0;
+    s->stack = stack ? stack : j->stack;
     const setup *base = choice_base(m, 0, 1);
-    const gpu *g = recipe_gpu(r);
+    const gpu *g = j->machine;
     int64_t domain = g ? g->nvlink_domain : 8;
     fill(&s->tp, s, K_TP, domain < TP_MOST ? domain : TP_MOST, s->world);
     fill(&s->cp, s, K_CP,
@@ -207,10 +207,10 @@ void space_init(space *s, choice_maker *m, bool published, const char *stack)
 
 /* ---- legality */
 
-static int64_t alignment(const recipe *r)
+static int64_t alignment(const job *j)
 {
-    if (recipe_is(r, K_FP8_RECIPE, "mxfp8")) return 32;
-    return recipe_given(r, K_FP4) ? 16 : recipe_given(r, K_FP8) ? 8 : 1;
+    if (j->fp8_recipe == J_FP8_RECIPE_MXFP8) return 32;
+    return job_has(j, K_FP4) ? 16 : job_has(j, K_FP8) ? 8 : 1;
 }
 
 bool space_dense_ok(const space *s, const choice *c)
@@ -228,7 +228,7 @@ bool space_dense_ok(const space *s, const choice *c)
     for (int64_t i = 0; i < m->n_layers; i++)
         if (!model_layer_is(m, i, LAYER_MOE) && m->ffn % tp) return false;
     if (m->gdn && (m->gdn_k_heads % (tp * cp) || m->gdn_v_heads % (tp * cp))) return false;
-    return c->mbs * (s->seq / (cp * tp)) % alignment(&base->r) == 0;
+    return c->mbs * (s->seq / (cp * tp)) % alignment(&base->j) == 0;
 }
 
 static bool has_windows(const model *m)
@@ -241,8 +241,9 @@ static bool has_windows(const model *m)
 static bool kind_is_pinned_away(const space *s, const choice *c)
 {
     bool latent = c->kind == CP_LATENT;
-    if (pinned(s, K_LATENT_RING) && recipe_on(s->given, K_LATENT_RING) != latent) return true;
-    return pinned(s, K_CP_COMM) && !recipe_is(s->given, K_CP_COMM, cp_kind_word(c->kind));
+    const job_words *comm = &s->asked->cp_comm;
+    if (pinned(s, K_LATENT_RING) && s->asked->latent_ring != latent) return true;
+    return pinned(s, K_CP_COMM) && !(comm->n == 1 && comm->item[0] == choice_cp_comm(c->kind));
 }
 
 bool space_kind_ok(const space *s, const choice *c)
@@ -252,7 +253,7 @@ bool space_kind_ok(const space *s, const choice *c)
     int64_t heads = base->j.kv_heads, levels[2];
     if (c->tp_overlap && c->tp == 1) return false;
     if (pinned(s, K_TP_OVERLAP)) {
-        if (recipe_on(s->given, K_TP_OVERLAP) != c->tp_overlap && c->tp > 1) return false;
+        if (s->asked->tp_overlap != c->tp_overlap && c->tp > 1) return false;
     } else if (c->tp_overlap && !target_overlaps_tp(&base->r))
         return false;
     if (c->cp == 1) return c->kind == CP_RING;
@@ -268,16 +269,16 @@ bool space_kind_ok(const space *s, const choice *c)
     case CP_LEVELS:
         return !sinks && !has_windows(m) && choice_levels(base, c->tp, c->cp, levels);
     default:
-        return m->mla && target_has(s->given, K_LATENT_RING);
+        return m->mla && target_has(s->m->given, K_LATENT_RING);
     }
 }
 
 /* The dispatcher with its reach. */
 static bool dispatch_ran(const space *s, const choice *c, const setup *base)
 {
-    static const char *const words[] = {"allgather", "alltoall", NULL, NULL};
     if (!s->family || c->ep * c->etp == 1) return true;
-    const char *name = c->to >= TO_DOMAINS ? choice_flex(s->given, c) : words[c->to];
+    const char *name = c->to >= TO_DOMAINS ? job_word(K_FLEX, choice_flex(s->m, c))
+                                           : job_word(K_DISPATCHER, choice_dispatcher(c->to));
     return ran(s, K_DISPATCHER, BAND_DISPATCH,
                band_dispatch(name, c->ep * c->etp, base->j.gpus_per_node, base->j.nvlink));
 }
@@ -291,17 +292,16 @@ bool space_experts_ok(const space *s, const choice *c)
 {
     const setup *base = choice_base(s->m, c->precision, c->tp);
     const model *m = &base->m;
-    static const char *const words[] = {"allgather", "alltoall", "flex", "flex"};
     if (!m->experts) return c->ep == 1 && c->etp == 1 && c->to == TO_EXPERTS;
     if (m->experts % c->ep || m->moe_ffn % c->etp || s->world % (c->ep * c->etp)) return false;
     if (m->linear_bias && c->etp > 1) return false;
-    if (pinned(s, K_DISPATCHER) && !recipe_is(s->given, K_DISPATCHER, words[c->to])) return false;
-    if (pinned(s, K_FLEX) && recipe_given(s->given, K_FLEX) && c->to != TO_DOMAINS) return false;
+    if (pinned(s, K_DISPATCHER) && s->asked->dispatcher != choice_dispatcher(c->to)) return false;
+    if (pinned(s, K_FLEX) && s->asked->flex && c->to != TO_DOMAINS) return false;
     if (!dispatch_ran(s, c, base)) return false;
     if (c->to == TO_ALL) return c->ep * c->etp > 1;
     if (c->to == TO_EXPERTS) return true;
     int64_t domain = base->j.nvlink, group = c->ep * c->etp;
-    if (job_has(&base->j, K_CAPACITY) || recipe_gpu(s->given)->arch == ARCH_CPU) return false;
+    if (job_has(&base->j, K_CAPACITY) || base->gpu->arch == ARCH_CPU) return false;
     if (c->to == TO_OTHERS && domain > 8) return false; /* deepep does not run there */
     return group > 1 && (domain <= 8 || group <= domain);
 }
@@ -318,15 +318,15 @@ bool space_stages_ok(const space *s, const choice *c)
 
 static bool pin_agrees(const space *s, knob_id k, bool on)
 {
-    return !pinned(s, k) || recipe_on(s->given, k) == on;
+    return !pinned(s, k) || job_flag(s->asked, k) == on;
 }
 
 /* Where experts' rows are read on the device: GEMMs of Hopper's are told them by the host. */
 bool space_captures_step(const space *s, const choice *c)
 {
-    const gpu *g = recipe_gpu(s->given);
+    const gpu *g = s->asked->machine;
     bool known = (g && g->arch == ARCH_BLACKWELL) || pinned(s, K_GRAPHS);
-    return known && c->to >= TO_DOMAINS && text_equal(choice_flex(s->given, c), "hybridep");
+    return known && c->to >= TO_DOMAINS && choice_flex(s->m, c) == J_FLEX_HYBRIDEP;
 }
 
 static bool graphs_ok(const space *s, const choice *c, const setup *base)

@@ -16,7 +16,7 @@ typedef struct axis_list {
 
 typedef struct space {
     choice_maker *m;
-    const recipe *given;
+    const job *asked;  /* what the recipe says; null where it is open */
     char family;       /* of GPUs: only what was published on it is looked at; 0: everything is */
     const char *stack; /* with containers of this generation or older ones; NULL: with any */
     int64_t world, seq, gbs;

@@ -24,9 +24,9 @@ static void open_maker(fixture *f, const char *name, const char *chip)
         arena_text(f->a, "cluster.gpu=%s", chip), "cluster.n_gpus=256",     "model.seq_length=8192",
         "train.global_batch_size=1024",           "model.mtp_num_layers=1", NULL};
     const recipe *given = searching_recipe(name, words, f->a);
-    f->m = (choice_maker){.a = f->a, .given = given, .world = 256, .n_precisions = 2};
-    f->m.precisions[0] = "bf16_mixed";
-    f->m.precisions[1] = "bf16_with_fp8_subchannel_scaling_mixed";
+    choice_open(&f->m, given, f->a);
+    f->m.precisions[f->m.n_precisions++] = J_PRECISION_BF16_MIXED;
+    f->m.precisions[f->m.n_precisions++] = J_PRECISION_BF16_WITH_FP8_SUBCHANNEL_SCALING_MIXED;
     axes_of_knobs(f->of, &f->m);
 }
 

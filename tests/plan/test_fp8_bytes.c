@@ -6,18 +6,20 @@
 
 #include <string.h>
 
+#include "config/job_of.h"
 #include "rules/rules.h"
 
 #define P "mixed_precision."
 
 static const struct {
-    const char *precision, *more;
+    int precision;
+    const char *more;
 } scalings[] = {
-    {"bf16_with_fp8_subchannel_scaling_mixed", NULL},
-    {"bf16_with_fp8_current_scaling_mixed", P "first_last_layers_bf16=false"},
-    {"bf16_with_fp8_current_scaling_mixed", P "first_last_layers_bf16=true"},
-    {"bf16_with_mxfp8_mixed", P "reuse_grad_buf_for_mxfp8_param_ag=false"},
-    {"bf16_with_nvfp4_mixed", P "fp4_param_gather=false"},
+    {J_PRECISION_BF16_WITH_FP8_SUBCHANNEL_SCALING_MIXED, NULL},
+    {J_PRECISION_BF16_WITH_FP8_CURRENT_SCALING_MIXED, P "first_last_layers_bf16=false"},
+    {J_PRECISION_BF16_WITH_FP8_CURRENT_SCALING_MIXED, P "first_last_layers_bf16=true"},
+    {J_PRECISION_BF16_WITH_MXFP8_MIXED, P "reuse_grad_buf_for_mxfp8_param_ag=false"},
+    {J_PRECISION_BF16_WITH_NVFP4_MIXED, P "fp4_param_gather=false"},
 };
 enum { N_SCALINGS = sizeof scalings / sizeof scalings[0], WORLD = 16 };
 
@@ -35,11 +37,8 @@ static void open_cards(fixture *f, const char *name, int scaling, const char *fu
                            NULL};
     f->a = arena_create();
     searching_machine(&f->hw, "hardware/h200.yaml", f->a);
-    f->m = (choice_maker){.a = f->a,
-                          .given = searching_recipe(name, words, f->a),
-                          .world = WORLD,
-                          .precisions = {scalings[scaling].precision},
-                          .n_precisions = 1};
+    choice_open(&f->m, searching_recipe(name, words, f->a), f->a);
+    f->m.precisions[f->m.n_precisions++] = scalings[scaling].precision;
     make_cards(f);
 }
 
@@ -69,9 +68,9 @@ static void same_bytes(fixture *f, const choice *c)
         for (int i = 0; i < REGION_COUNT; i++)
             if (bytes[i] != p->bytes[i])
                 fail_msg("%s: %s, recompute %s, rank %lld: %s is %lld as sums, %lld as a program",
-                         f->m.precisions[0], choice_text(f->a, c), choice_modules(f->a, c->drop),
-                         (long long)q, region_name((region)i), (long long)bytes[i],
-                         (long long)p->bytes[i]);
+                         job_word(K_PRECISION, f->m.precisions[0]), choice_text(f->a, c),
+                         choice_modules(f->a, c->drop), (long long)q, region_name((region)i),
+                         (long long)bytes[i], (long long)p->bytes[i]);
     }
 }
 

@@ -25,11 +25,9 @@ static void open_cards(fixture *f, const char *name, const char *const more[3])
                            more[2],
                            NULL};
     open_recipe(f, name, words);
-    f->m = (choice_maker){.a = f->a,
-                          .given = f->given,
-                          .world = 256,
-                          .precisions = {"bf16_mixed", "bf16_with_fp8_subchannel_scaling_mixed"},
-                          .n_precisions = 2};
+    choice_open(&f->m, f->given, f->a);
+    f->m.precisions[f->m.n_precisions++] = J_PRECISION_BF16_MIXED;
+    f->m.precisions[f->m.n_precisions++] = J_PRECISION_BF16_WITH_FP8_SUBCHANNEL_SCALING_MIXED;
     make_cards(f);
 }
 

@@ -67,8 +67,9 @@ static void captured_modules_are_those_that_rules_allow(void **state)
         arena *a = arena_create();
         error err = {{0}};
         const recipe *given = searching_recipe(models[i], words, a);
-        choice_maker m = {.a = a, .given = given, .world = 32, .n_precisions = 1};
-        m.precisions[0] = "bf16_with_mxfp8_mixed";
+        choice_maker m;
+        choice_open(&m, given, a);
+        m.precisions[m.n_precisions++] = J_PRECISION_BF16_WITH_MXFP8_MIXED;
         for (int g = SCOPE_ATTENTION; g <= SCOPE_BOTH; g++) {
             choice c = {.tp = 1, .cp = 1, .mbs = 1, .ep = 16, .etp = 1, .pp = 1, .vpp = 1};
             c.to = TO_DOMAINS;
