@@ -178,7 +178,7 @@ static void simulate_phase(const cards *k, card *out, const card_bench *w, const
         card_set_scope(k, &cost, (graph_scope)g, drop);
         bool dispatch = cost.captured & CAPTURED_EXPERTS; /* costs less there */
         if (!g || dispatch) simulation_costs(costs, &cost, seg, phase);
-        simulate_with(&p, &cost, seg, phase, (simulation_options){costs, true, NULL});
+        simulate_with(&p, &cost, seg, phase, (simulation_options){costs, true, NULL}, k->scratch);
         out->seconds[g][phase] = p.seconds;
         out->pace[g][phase] = p.pace;
     }
@@ -236,8 +236,7 @@ pair_options card_pairing(const card_bench *w, const choice *c)
 
 double card_message(cards *k, const setup *s, int64_t parts)
 {
-    static _Thread_local cost_model known;
-    cost_model *cost = &known;
+    cost_model *cost = &k->of_message;
     cost_init(cost, k->hw, s, k->o ? k->o->stack : NULL);
     const step_shape z = step_shape_of(s);
     builder b = builder_of(s, &z, (rank_at){0}, k->scratch);

@@ -56,6 +56,7 @@ struct cards {
     known_part *parts[CARD_KINDS][LAYER_KINDS_MAX][OVERLAP_KINDS]; /* the last of each */
     known_orders orders[2]; /* without and with combined 1F1B */
     memo cards, lights;
+    cost_model of_message;
     int64_t built;
 };
 

@@ -22,6 +22,7 @@ struct ranks {
     const price_options *o;
     arena *a, *scratch;
     memo facts, mixes;
+    struct ranks_work *work; /* of the layout that is looked at */
 };
 
 ranks *ranks_create(cards *k, choice_maker *m, const hardware *hw, const price_options *o, arena *a)
@@ -114,6 +115,12 @@ typedef struct walk {
     int n_known;
 } walk;
 
+struct ranks_work {
+    walk w;
+    setup s;
+    cost_model cost;
+};
+
 static bucket_time time_of(walk *w, int which, int64_t n)
 {
     for (int i = 0; i < w->n_known; i++)
@@ -191,24 +198,23 @@ static void find_buckets(ranks *r, rank_facts *out, const setup *s, const cost_m
         rows += (s->pipe.stages[v * s->pipe.pp + rank].n_layers + 2) * 32;
     out->buckets = ARENA_ARRAY(r->scratch, bucket_time, rows);
     out->first_bucket = ARENA_ARRAY(r->a, int, s->pipe.vpp + 1);
-    static _Thread_local walk w;
-    memset(&w, 0, sizeof w);
-    w = (walk){.s = s, .cost = cost, .a = r->scratch, .out = out, .types = number_types_of(&s->r)};
-    w.quant = quant_plan_of(&s->j);
-    for (int i = 0; i < 2; i++) w.shards[i] = optimizer_shards(&s->r, &s->lay, i);
-    w.replicas[0] = group_width(s, GROUP_DP_CP) > 1;
-    w.replicas[1] = group_width(s, GROUP_EDP) > 1;
+    walk *w = &r->work->w;
+    *w = (walk){.s = s, .cost = cost, .a = r->scratch, .out = out, .types = number_types_of(&s->r)};
+    w->quant = quant_plan_of(&s->j);
+    for (int i = 0; i < 2; i++) w->shards[i] = optimizer_shards(&s->r, &s->lay, i);
+    w->replicas[0] = group_width(s, GROUP_DP_CP) > 1;
+    w->replicas[1] = group_width(s, GROUP_EDP) > 1;
     for (int64_t v = 0; v < s->pipe.vpp; v++) {
         out->first_bucket[v] = out->n_buckets;
-        walk_chunk(&w, &s->pipe.stages[v * s->pipe.pp + rank]);
+        walk_chunk(w, &s->pipe.stages[v * s->pipe.pp + rank]);
     }
     out->first_bucket[s->pipe.vpp] = out->n_buckets;
     bucket_time *kept = ARENA_ARRAY(r->a, bucket_time, out->n_buckets + 1);
     memcpy(kept, out->buckets, sizeof *kept * (size_t)out->n_buckets);
     out->buckets = kept;
-    out->trained = w.trained;
-    out->owned = w.owned;
-    out->weights = w.weights;
+    out->trained = w->trained;
+    out->owned = w->owned;
+    out->weights = w->weights;
 }
 
 /* What depends on where the optimizer's state is. */
@@ -234,7 +240,8 @@ const layout_facts *ranks_facts(ranks *r, const choice *c)
     choice none = *c; /* buckets are those of no offload (I3) */
     none.offload = 0;
     const layout_facts *known = c->offload ? ranks_facts(r, &none) : NULL;
-    static _Thread_local setup s;
+    if (!r->work) r->work = ARENA_NEW(r->a, struct ranks_work);
+    setup *s = &r->work->s;
     choice plain = {.precision = c->precision, .tp = c->tp, .ep = c->ep, .etp = c->etp};
     plain.pp = c->pp;
     plain.vpp = c->vpp;
@@ -242,14 +249,14 @@ const layout_facts *ranks_facts(ranks *r, const choice *c)
     plain.offload = c->offload;
     plain.cp = plain.mbs = 1; /* DP x CP is the same */
     plain.to = TO_EXPERTS;
-    if (!f->split->ok || !choice_patch(&s, r->m, &plain, f->split)) return f;
-    static _Thread_local cost_model cost;
-    cost_init(&cost, r->hw, &s, r->o ? r->o->stack : NULL);
+    if (!f->split->ok || !choice_patch(s, r->m, &plain, f->split)) return f;
+    cost_model *cost = &r->work->cost;
+    cost_init(cost, r->hw, s, r->o ? r->o->stack : NULL);
     arena_place mark = arena_mark(r->scratch);
-    f->mix = mixes_of(r, f->split, &s.m);
+    f->mix = mixes_of(r, f->split, &s->m);
     f->ranks = ARENA_ARRAY(r->a, rank_facts, c->pp);
     for (int64_t q = 0; q < c->pp; q++) {
-        if (q > 0 && like_previous(&s.m, f->split, q)) {
+        if (q > 0 && like_previous(&s->m, f->split, q)) {
             f->ranks[q] = f->ranks[q - 1]; /* I1 */
             f->ranks[q].as_before = same_mix(f->mix, c, q);
             continue;
@@ -257,8 +264,8 @@ const layout_facts *ranks_facts(ranks *r, const choice *c)
         if (known)
             f->ranks[q] = known->ranks[q];
         else
-            find_buckets(r, &f->ranks[q], &s, &cost, q);
-        find_state(&f->ranks[q], &s, &cost, q);
+            find_buckets(r, &f->ranks[q], s, cost, q);
+        find_state(&f->ranks[q], s, cost, q);
     }
     arena_release(r->scratch, mark);
     f->ok = true;

@@ -10,7 +10,7 @@ typedef struct list_host {
     const unsigned *captured; /* [SCOPES] CAPTURED_ bits */
     const double *share;      /* [COST_KINDS] */
     const double *replay;     /* [2] seconds to start a graph of parts of a layer: forward, back */
-    bool leads;               /* launches ahead of the device, from list to list (simulate.c, I4, I6) */
+    bool leads; /* launches ahead of the device, from list to list (simulate.c, I4, I6) */
 } list_host;
 
 /* A list without its host. Returns when its last stream is done; `inside`: when compute is, without

@@ -141,7 +141,7 @@ double search_message(search *s, const choice *c)
     int64_t key[6] = {c->precision, c->tp, c->cp, c->mbs, c->pp, 0};
     double *known = memo_get(&s->messages, key);
     if (known) return *known;
-    static _Thread_local setup patched;
+    setup *patched = &s->patched;
     choice x = {.precision = c->precision, .tp = c->tp, .cp = c->cp, .mbs = c->mbs, .pp = c->pp};
     x.ep = x.etp = x.vpp = 1;
     x.to = TO_EXPERTS;
@@ -149,7 +149,7 @@ double search_message(search *s, const choice *c)
     known = ARENA_NEW(s->a, double);
     const pipe_split *split = choice_split(s->sp.m, c);
     x.vpp = c->vpp;
-    if (choice_patch(&patched, s->sp.m, &x, split)) *known = card_message(s->k, &patched, 1);
+    if (choice_patch(patched, s->sp.m, &x, split)) *known = card_message(s->k, patched, 1);
     memo_put(&s->messages, key, known);
     return *known;
 }

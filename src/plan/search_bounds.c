@@ -15,16 +15,16 @@ int64_t search_micros(const search *s, const choice *c)
 
 static int64_t state_least(search *s, const choice *c, int offload)
 {
-    static _Thread_local setup patched;
+    recipe *patched = &s->patched.r;
     const setup *base = choice_base(s->sp.m, c->precision, c->tp);
-    patched.r = base->r;
+    *patched = base->r;
     if (offload == OFFLOAD_MOVED)
-        patched.r.knob[K_OPT_STATES].v = value_of_bool(true);
+        patched->knob[K_OPT_STATES].v = value_of_bool(true);
     else if (offload) {
-        patched.r.knob[K_OPT_OFFLOAD].v = value_of_bool(true);
-        patched.r.knob[K_OPT_OFFLOAD_FRACTION].v = value_of_float((double)offload / OFFLOAD_ALL);
+        patched->knob[K_OPT_OFFLOAD].v = value_of_bool(true);
+        patched->knob[K_OPT_OFFLOAD_FRACTION].v = value_of_float((double)offload / OFFLOAD_ALL);
     }
-    state_mode mode = state_mode_bare(&patched.r);
+    state_mode mode = state_mode_bare(patched);
     double word = mode.weight < mode.plain ? mode.weight : mode.plain, bytes = 0;
     if (s->waits) mode.optimizer = 0;
     const param_table *t = &base->params;

@@ -33,15 +33,15 @@ static const visit_frame *frame_visit(search *s, const choice *c)
     int64_t key[8] = {c->precision, c->tp, c->cp, c->mbs, c->ep, c->etp, c->pp, c->to};
     visit_frame *f = memo_get(&s->frames, key);
     if (f) return f;
-    static _Thread_local setup patched;
+    setup *patched = &s->patched;
     f = ARENA_NEW(s->a, visit_frame);
     memo_put(&s->frames, key, f);
     f->all = s->least[c->precision];
-    if (!choice_patch(&patched, s->sp.m, c, choice_split(s->sp.m, c))) return f;
-    f->all = reported_frame_of(&patched);
-    const step_shape z = step_shape_of(&patched);
+    if (!choice_patch(patched, s->sp.m, c, choice_split(s->sp.m, c))) return f;
+    f->all = reported_frame_of(patched);
+    const step_shape z = step_shape_of(patched);
     if (c->pp > 1 && s->megatron)
-        f->passing = dtype_bytes(z.types.activation, z.T * patched.m.hidden);
+        f->passing = dtype_bytes(z.types.activation, z.T * patched->m.hidden);
     return f;
 }
 

@@ -101,7 +101,8 @@ void search_climb(search *s)
 {
     search_result *r = s->out;
     if (!r->n_best || s->o->only_fit) return;
-    static _Thread_local attempt t;
+    attempt *t = &s->tried;
+    t->message = 0; /* rungs have the same stages, and are compared with one another */
     choice c = r->best[0].c;
     c.graphs = SCOPE_NONE;
     if (c.overlap == OVERLAP_EP || c.overlap == OVERLAP_EP_DELAY) c.overlap = OVERLAP_NOTHING;
@@ -117,13 +118,13 @@ void search_climb(search *s)
         c.drop = rungs[i] == DROP_FULL ? DROP_FULL : drop;
         if (c.overlap == OVERLAP_SHARED && (c.drop & DROP_SHARED)) c.overlap = OVERLAP_NOTHING;
         found *f = &r->ladder[r->n_ladder];
-        if (!attempt_patch(s, &c, &t)) continue;
-        *f = (found){.c = c, .dp = t.s.lay.dp, .edp = t.s.lay.edp, .micros = t.z.micros};
-        sums_saved(&t.sums, s->k, &c);
-        sums_times(&t.sums, s->k, &c);
-        attempt_sum_chunks(s, &c, &t);
-        f->peak_bytes = attempt_peak(s, &c, &t, PEAK_EXACT);
-        step_simulation p = attempt_simulation(s, &c, &t);
+        if (!attempt_patch(s, &c, t)) continue;
+        *f = (found){.c = c, .dp = t->s.lay.dp, .edp = t->s.lay.edp, .micros = t->z.micros};
+        sums_saved(&t->sums, s->k, &c);
+        sums_times(&t->sums, s->k, &c);
+        attempt_sum_chunks(s, &c, t);
+        f->peak_bytes = attempt_peak(s, &c, t, PEAK_EXACT);
+        step_simulation p = attempt_simulation(s, &c, t);
         f->step_s = step_seconds(&p, s->scratch);
         r->n_ladder++;
     }

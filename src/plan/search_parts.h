@@ -111,6 +111,19 @@ typedef struct rule_memory {
     const rule *ranges; /* the rule that looks at every knob */
 } rule_memory;
 
+/* One layout that is looked at. */
+typedef struct attempt {
+    setup s;
+    step_shape z;
+    const layout_facts *f;
+    part_sums sums;
+    double message;
+    int64_t *fixed; /* [pp] bytes of all regions but saved and temporaries; of Megatron's, all that
+                     * stays through a step */
+    int64_t *step;  /* [pp] Megatron's: what the optimizer's step takes beside that */
+    reported_frame frame;
+} attempt;
+
 typedef struct search {
     search_result *out;
     const search_options *o;
@@ -128,6 +141,9 @@ typedef struct search {
     int64_t layers[LAYER_KINDS_MAX];
     int64_t blocks[BLOCK_COUNT]; /* how often each occurs */
     int module;                  /* kind of the layer in the prediction module; -1: there is none */
+    setup patched;               /* of sizes alone, by whoever needs one for a moment */
+    attempt tried;               /* the layout that is judged */
+    struct site_work *sites;     /* of search_stages.c */
     unsigned visit; /* counts pairs of attention and experts: what is remembered of others is old */
     double node_least;         /* of the attention that is visited */
     double experts_least;      /* MLPs of all layers, with the best of the experts that it met */
@@ -216,18 +232,6 @@ double search_layers_least(search *s, const choice *c);
 void search_try_stages(search *s, choice c);
 
 /* ---- search_attempt.c */
-
-typedef struct attempt {
-    setup s;
-    step_shape z;
-    const layout_facts *f;
-    part_sums sums;
-    double message;
-    int64_t *fixed; /* [pp] bytes of all regions but saved and temporaries; of Megatron's, all that
-                     * stays through a step */
-    int64_t *step;  /* [pp] Megatron's: what the optimizer's step takes beside that */
-    reported_frame frame;
-} attempt;
 
 typedef enum verdict { TOO_SLOW, TOO_LARGE, BROKEN, GOOD } verdict;
 

@@ -72,6 +72,12 @@ typedef struct candidate {
 
 enum { CANDIDATES_MAX = 2 * OFFLOADS * SCOPES * DROPS_MAX };
 
+struct site_work {
+    site t;
+    candidate list[CANDIDATES_MAX];
+    signed char enough[SCOPES][DROPS_MAX]; /* offload that memory asks for */
+};
+
 /* Scopes of one set and one offload. */
 static int sieve_graphs(search *s, choice *c, site *t, candidate x, candidate *out)
 {
@@ -180,13 +186,13 @@ static void check_bounds(search *s, const choice *c, site *t, const found *f)
 /* False: it needs too much memory. */
 static bool try_one(search *s, const choice *c, site *t)
 {
-    static _Thread_local attempt a;
+    attempt *a = &s->tried;
     found f;
-    a.message = t->message;
-    if (!attempt_patch(s, c, &a)) return true;
-    verdict v = attempt_judge(s, c, &a, &f);
+    a->message = t->message;
+    if (!attempt_patch(s, c, a)) return true;
+    verdict v = attempt_judge(s, c, a, &f);
     if (v == GOOD && s->o->judge_all) check_bounds(s, c, t, &f);
-    if (v == GOOD) attempt_keep(s, c, &a, &f);
+    if (v == GOOD) attempt_keep(s, c, a, &f);
     if (v == GOOD && !s->o->judge_all) t->limit = best_limit(s->out, c);
     return v != TOO_LARGE;
 }
@@ -201,8 +207,7 @@ static void try_candidates(search *s, choice c, site *t, const candidate *list, 
 {
     const inner *legal = search_inner_table(s, &c);
     if (!s->o->judge_all) t->limit = best_limit(s->out, &c);
-    static _Thread_local signed char enough[SCOPES][DROPS_MAX]; /* offload that memory asks for */
-    memset(enough, -1, sizeof enough);
+    memset(s->sites->enough, -1, sizeof s->sites->enough);
     for (int i = 0; i < n && !s->done; i++) {
         const candidate *x = &list[i];
         if (x->pairs != (c.overlap >= OVERLAP_EP)) continue;
@@ -210,7 +215,7 @@ static void try_candidates(search *s, choice c, site *t, const candidate *list, 
         c.graphs = x->graphs;
         c.offload = x->offload;
         c.drop = s->sp.drops[x->d];
-        signed char *less = &enough[x->graphs][x->d];
+        signed char *less = &s->sites->enough[x->graphs][x->d];
         bool may = s->o->judge_all || (x->least < t->limit && !less_is_enough(t, *less, x));
         for (int level = LEAST_TIGHT; level < (x->pairs ? LEAST_LEVELS : LEAST_PAIRED) && may;
              level++)
@@ -273,37 +278,38 @@ static bool all_slow(search *s, const choice *c, const site *t, double optimizer
 
 void search_try_stages(search *s, choice c)
 {
-    static _Thread_local site t;
     static const overlap_kind order[] = {OVERLAP_NOTHING, OVERLAP_SHARED, OVERLAP_EP, OVERLAP_WGRAD,
                                          OVERLAP_EP_DELAY};
     search_counts *n = &s->out->counts;
+    if (!s->sites) s->sites = ARENA_NEW(s->a, struct site_work);
+    site *t = &s->sites->t;
     if (search_forbidden(s, &c, AXES_STAGES)) {
         n->rules += search_inner_count(s, &c);
         return;
     }
-    open_site(s, &c, &t);
+    open_site(s, &c, t);
     /* where other stages were found to fit, bytes are dearer than seconds */
-    if (s->plausible == s->visit && all_slow(s, &c, &t, 0)) {
+    if (s->plausible == s->visit && all_slow(s, &c, t, 0)) {
         n->slow += search_inner_count(s, &c);
         return;
     }
-    if (!add_bytes(s, &c, &t)) {
+    if (!add_bytes(s, &c, t)) {
         n->rules += search_inner_count(s, &c);
         return;
     }
-    if (all_large(s, &c, &t)) {
+    if (all_large(s, &c, t)) {
         n->saved += search_inner_count(s, &c);
         return;
     }
     s->plausible = s->visit;
-    if (all_slow(s, &c, &t, t.optimizer[0])) {
+    if (all_slow(s, &c, t, t->optimizer[0])) {
         n->slow += search_inner_count(s, &c);
         return;
     }
-    static _Thread_local candidate list[CANDIDATES_MAX];
-    int left = sieve(s, c, &t, list);
+    candidate *list = s->sites->list;
+    int left = sieve(s, c, t, list);
     for (int b = 0; b < OVERLAP_KINDS && left && !s->done; b++) {
         c.overlap = order[b];
-        try_candidates(s, c, &t, list, left);
+        try_candidates(s, c, t, list, left);
     }
 }

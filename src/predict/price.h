@@ -54,7 +54,7 @@ typedef struct simulation_options {
 } simulation_options;
 void simulation_costs(op_cost *costs, const cost_model *c, const segment *seg, int phase);
 void simulate_with(simulated *out, const cost_model *c, const segment *seg, int phase,
-                   simulation_options as);
+                   simulation_options as, arena *scratch);
 
 typedef enum wall {
     WALL_MEMORY,

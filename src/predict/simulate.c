@@ -18,21 +18,25 @@
 
 #include "predict/price.h"
 
-enum { EVENTS_MAX = 8192 };
+/* What an operation with this event left. */
+typedef struct simulated_event {
+    double launched, done;
+    const op *by; /* only for a watcher */
+    cost_kind kind;
+    bool message;
+} simulated_event;
 
 typedef struct simulation {
     const cost_model *c;
     const op_cost *costs; /* by place in the list */
     simulated *out;
     double stream[PLAY_LANES], host;
-    double pace;                                   /* of the host: 0, or 1 */
-    double counted[2];                             /* by owner: counts are there (I5) */
-    unsigned graph;                                /* inside a replay of captured parts? */
-    double launched[EVENTS_MAX], done[EVENTS_MAX]; /* by event */
-    cost_kind kind[EVENTS_MAX];
-    bool message[EVENTS_MAX];
+    double pace;       /* of the host: 0, or 1 */
+    double counted[2]; /* by owner: counts are there (I5) */
+    unsigned graph;    /* inside a replay of captured parts? */
     const watcher *watch;
-    const op *by[EVENTS_MAX]; /* whose event it is; only for a watcher */
+    simulated_event *events; /* [n_events]; those of other lists are done before this one starts */
+    int n_events;
 } simulation;
 
 static void tell(const simulation *p, seen_op s)
@@ -48,31 +52,32 @@ int simulation_lane(const cost_model *c, const op *o)
 }
 
 /* What a lane loses before it goes on: first to the host, then to what it waits for. */
-static void tell_wait(const simulation *p, int64_t e, int slot)
+static void tell_wait(const simulation *p, const simulated_event *e, int slot)
 {
-    double now = p->stream[slot], host = p->launched[e] > now ? p->launched[e] : now;
-    bool exposed = slot == STREAM_COMPUTE && p->message[e];
-    seen_op s = {.o = p->by[e], .kind = p->kind[e], .lane = slot, .start = now, .end = host};
+    double now = p->stream[slot], host = e->launched > now ? e->launched : now;
+    bool exposed = slot == STREAM_COMPUTE && e->message;
+    seen_op s = {.o = e->by, .kind = e->kind, .lane = slot, .start = now, .end = host};
     s.as = SEEN_HOST;
     if (exposed) tell(p, s);
     s.as = exposed ? SEEN_EXPOSED : SEEN_STREAM;
     s.start = exposed ? host : now;
-    s.end = p->done[e];
+    s.end = e->done;
     tell(p, s);
 }
 
 static void wait_for(simulation *p, const op *o, int slot)
 {
-    int64_t e = o->dim[DIM_WAIT_EVENT];
+    int64_t at = o->dim[DIM_WAIT_EVENT];
     double now = p->stream[slot];
-    if (e >= EVENTS_MAX || p->done[e] <= now) return;
+    if (at >= p->n_events || p->events[at].done <= now) return;
+    const simulated_event *e = &p->events[at];
     if (p->watch) tell_wait(p, e, slot);
-    if (slot == STREAM_COMPUTE && p->message[e]) { /* I2 */
-        double late = p->launched[e] > now ? p->launched[e] - now : 0;
+    if (slot == STREAM_COMPUTE && e->message) { /* I2 */
+        double late = e->launched > now ? e->launched - now : 0;
         p->out->host += late;
-        p->out->exposed[p->kind[e]] += p->done[e] - now - late;
+        p->out->exposed[e->kind] += e->done - now - late;
     }
-    p->stream[slot] = p->done[e];
+    p->stream[slot] = e->done;
 }
 
 /* A graph of parts of a layer takes the host a fixed time, one of the whole step none here. */
@@ -105,12 +110,8 @@ static void run(simulation *p, const op *o, op_cost cost)
     if (here) p->out->exposed[COST_COPY] += cost.seconds;
     p->out->busy[cost.kind] += cost.seconds - cost.quantise;
     p->out->busy[COST_QUANTISE] += cost.quantise;
-    if (o->event >= EVENTS_MAX) return;
-    p->launched[o->event] = p->host;
-    p->done[o->event] = end;
-    p->kind[o->event] = cost.kind;
-    p->message[o->event] = op_is_async(o->kind);
-    if (p->watch) p->by[o->event] = o;
+    if (o->event < p->n_events)
+        p->events[o->event] = (simulated_event){p->host, end, o, cost.kind, op_is_async(o->kind)};
 }
 
 /* Messages that run beside GEMMs take their share of the chip. */
@@ -147,7 +148,7 @@ void simulate_list(simulated *out, const cost_model *c, const segment *seg, int 
     arena_place mark = arena_mark(a);
     op_cost *costs = ARENA_RAW(a, op_cost, seg->n_ops[phase] + 1);
     simulation_costs(costs, c, seg, phase);
-    simulate_with(out, c, seg, phase, (simulation_options){costs, true, NULL});
+    simulate_with(out, c, seg, phase, (simulation_options){costs, true, NULL}, a);
     arena_release(a, mark);
 }
 
@@ -171,7 +172,7 @@ static double simulate_from(simulation *p, const segment *seg, int phase, double
     p->counted[0] = p->counted[1] = LONG_AGO;
     p->graph = 0;
     for (int s = 0; s < PLAY_LANES; s++) p->stream[s] = device;
-    for (int i = 0; i < n && i < EVENTS_MAX; i++) p->done[i] = device;
+    for (int i = 0; i < p->n_events; i++) p->events[i] = (simulated_event){.done = device};
     for (int i = 0; i < n;) i = simulate_next(p, seg, phase, i);
     double end = device;
     for (int s = 0; s < PLAY_LANES; s++)
@@ -222,14 +223,12 @@ static void simulate_in_row(simulation *p, const segment *seg, int phase)
 }
 
 void simulate_with(simulated *out, const cost_model *c, const segment *seg, int phase,
-                   simulation_options as)
+                   simulation_options as, arena *scratch)
 {
-    static _Thread_local simulation p; /* large, and used again and again */
-    p.c = c;
-    p.costs = as.costs;
-    p.pace = as.launching;
-    p.watch = as.watch;
-    p.out = out;
+    arena_place mark = arena_mark(scratch);
+    simulation p = {.c = c, .costs = as.costs, .out = out, .pace = as.launching, .watch = as.watch};
+    p.n_events = seg->n_ops[phase] + 1;
+    p.events = ARENA_RAW(scratch, simulated_event, p.n_events);
     if (as.launching && c->copies_async) {
         simulate_in_row(&p, seg, phase);
     } else { /* I6 */
@@ -239,4 +238,5 @@ void simulate_with(simulated *out, const cost_model *c, const segment *seg, int 
         out->seconds = end + out->slowed;
     }
     if (p.watch) tell_end(&p, out);
+    arena_release(scratch, mark);
 }

@@ -117,8 +117,11 @@ static void show_list(stages *s, rank_simulation *r, const item *it, double seco
     int n = it->seg->n_ops[it->phase];
     if (n > s->costs_room) s->costs = ARENA_RAW(s->a, op_cost, s->costs_room = 2 * n);
     simulated again;
+    arena *own = arena_create(); /* watchers may take from the others while it is played */
     simulation_costs(s->costs, c, it->seg, it->phase);
-    simulate_with(&again, c, it->seg, it->phase, (simulation_options){s->costs, true, &listens});
+    simulate_with(&again, c, it->seg, it->phase, (simulation_options){s->costs, true, &listens},
+                  own);
+    arena_destroy(own);
 }
 
 /* ---- lists */
