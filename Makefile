@@ -36,7 +36,8 @@ LIBRARY  := $(BUILD)/libmoefold.a
 PROGRAM  := $(BUILD)/moefold
 OPS      := $(addprefix $(BUILD)/generated/op/op_,names.h facts.h cuda.h)
 JOB      := $(BUILD)/generated/job/fields.h $(BUILD)/generated/config/job_words.h
-MADE     := $(OPS) $(JOB)
+RULE_IDS := $(BUILD)/generated/rules/rule_ids.h
+MADE     := $(OPS) $(JOB) $(RULE_IDS)
 PAGE     := $(patsubst src/report/%,$(BUILD)/generated/report/%.h,$(wildcard src/report/page.html \
             src/report/page.css src/report/page.js))
 TESTS    := $(patsubst %.c,$(BUILD)/%,$(sort $(wildcard tests/*/test_*.c)))
@@ -263,6 +264,11 @@ $(JOB:%=%.new): tools/job_fields src/config/knobs.def | check-deps
 	$(call say,names,$(@:.new=))
 	$(Q)tools/job_fields $(if $(findstring words,$@),words,fields) $(CC) > $@
 
+# Ids of rules as users read them: identifiers of C have underscores, these have dashes.
+$(RULE_IDS): $(wildcard src/rules/rules_*.def)
+	@mkdir -p $(@D)
+	$(Q)sed -nE 's/^[RV]\((\w+),.*/\1/p' $^ | sed -E 'h; y/_/-/; G; s/(.*)\n(.*)/#define ID_\2 "\1"/' > $@
+
 # The report's page goes into the program as text.
 $(BUILD)/generated/report/%.h: src/report/% tools/text_lines
 	@mkdir -p $(@D)
@@ -295,6 +301,11 @@ $(BUILD)/obj/src/backend/cpu/kernels/plain_quant.o: private CFLAGS += -fno-trapp
 $(BUILD)/obj/src/base/philox.o: private CFLAGS += -O3 -fno-math-errno
 $(addprefix $(BUILD)/obj/src/backend/cpu/kernels/update,.o .pic.o): private CFLAGS += -fno-math-errno
 
+# The planner by itself: rooms that know no backend and no command, and what they may call of base.
+PLANNER := $(filter-out $(BUILD)/obj/src/base/object.o $(BUILD)/obj/src/base/stop.o, \
+    $(filter $(foreach room,base hardware op job config model layout rules ir predict plan,\
+    $(BUILD)/obj/src/$(room)/%),$(OBJECTS)))
+
 # Two hundred programs are linked with the whole library: lld takes half of the usual linker's time.
 TEST_LINK := $(if $(shell command -v ld.lld),-fuse-ld=lld)
 
@@ -305,6 +316,12 @@ $(BUILD)/tests/%: tests/%.c $(LIBRARY) $(BUILD)/flags
 	$(call say,$(CC),$<)
 	$(Q)$(COMPILE) -MMD -MP -MF $@.d -MT $@ $< $(LIBRARY) $(TEST_LINK) \
 	    $(LDFLAGS) $(LINK_LIBS) -lcmocka -o $@
+
+$(BUILD)/tests/plan/test_alone: tests/plan/test_alone.c $(PLANNER) $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(call say,$(CC),$<)
+	$(Q)$(filter-out -fopenmp,$(COMPILE)) -MMD -MP -MF $@.d -MT $@ $< $(PLANNER) $(TEST_LINK) \
+	    $(LDFLAGS) $(shell tools/static-libs libfyaml jansson zlib) -lm -lcmocka -o $@
 
 $(BUILD)/bench/%: bench/%.c $(LIBRARY) $(BUILD)/flags
 	@mkdir -p $(@D)

@@ -5,10 +5,9 @@
  * I2  Text is made only for rules that are broken. */
 #include "rules/rules.h"
 
-#include <string.h>
-
 #include "rules/call.h"
 #include "rules/quantities.h"
+#include "rules/rule_ids.h"
 #include "rules/words.h"
 
 /* First reading of the tables: one function a condition. */
@@ -21,30 +20,30 @@
 #undef R
 
 static const rule table[] = {
-    {.id = "value_in_range",
+    {.id = "value-in-range",
      .severity = ERROR,
      .source = "V72 V75 V83 V86 V114 B4 B8 B83 B114 B129 B134 B144 B149 B190 B206",
      .visit = visit_values},
-    {.id = "aliases_agree",
+    {.id = "aliases-agree",
      .severity = ERROR,
      .source = "V53 V126 B123 B183 B191 B220",
      .visit = visit_aliases},
-    {.id = "copy_without_effect",
+    {.id = "copy-without-effect",
      .severity = NOTE,
      .source = "Bridge CommOverlapConfig.setup, update_config_with_precision_overrides, "
                "ConfigContainer.validate, _validate_and_sync_distributed_optimizer_settings",
      .visit = visit_lost_copies},
-    {.id = "pipeline_split",
+    {.id = "pipeline-split",
      .severity = ERROR,
      .source = "V25 V31 V33 V34 B30 B31 B35-B43",
      .visit = visit_split},
-    {.id = "target_can_run", .severity = ERROR, .source = "ours", .visit = visit_target},
-    {.id = "default_is_left_out", .severity = WARNING, .source = "ours", .visit = visit_defaults},
+    {.id = "target-can-run", .severity = ERROR, .source = "ours", .visit = visit_target},
+    {.id = "default-is-left-out", .severity = WARNING, .source = "ours", .visit = visit_defaults},
 /* Second reading: the rows. */
 #define TEXT_OF(...)  TEXT_OF_(__VA_ARGS__)
 #define TEXT_OF_(...) #__VA_ARGS__
 #define R(id_, severity_, scope_, source_, condition_, message_, repair_)                          \
-    {.id = #id_,                                                                                   \
+    {.id = ID_##id_,                                                                               \
      .severity = severity_,                                                                        \
      .scope = scope_,                                                                              \
      .source = source_,                                                                            \
@@ -55,23 +54,12 @@ static const rule table[] = {
 #include "rules/rules_all.def"
 #undef R
 };
-enum { N_RULES = sizeof table / sizeof table[0], ID_MAX = 64 };
+enum { N_RULES = sizeof table / sizeof table[0] };
 
-/* Identifiers of C have underscores, ids of rules have dashes. */
 const rule *rules_table(int *n)
 {
-    static rule spelled[N_RULES];
-    static char ids[N_RULES][ID_MAX];
-    if (!spelled[0].id)
-        for (int i = N_RULES - 1; i >= 0; i--) {
-            strncpy(ids[i], table[i].id, ID_MAX - 1);
-            for (char *p = ids[i]; *p; p++)
-                if (*p == '_') *p = '-';
-            spelled[i] = table[i];
-            spelled[i].id = ids[i];
-        }
     *n = N_RULES;
-    return spelled;
+    return table;
 }
 
 void rules_check_until(violations *out, const setup *s, bool exporting, severity last, bool silent,
