@@ -22,9 +22,9 @@ static void print_head(const diff_end *e, const char *side, arena *a)
         printf("; %s a step, %.1f tokens/s/GPU, %s%s\n", text_seconds(a, e->p.step_s),
                e->p.tokens_per_s_per_gpu, text_bytes(a, e->p.peak_bytes),
                e->p.fits ? "" : ", DOES NOT FIT");
-    if (cli_estimates_times(&s->r, e->hw))
+    if (cli_estimates_times(&s->j, e->hw))
         printf("         its times are estimates: our %skernels were not measured on %s\n",
-               target_by_reference(&s->r) ? "reference " : "", e->hw->name);
+               target_by_reference(&s->j) ? "reference " : "", e->hw->name);
     for (int i = 0; i < e->found.n; i++)
         if (e->found.list[i].rule->severity == ERROR)
             printf("         breaks a rule: %s: %s\n", e->found.list[i].rule->id,
@@ -202,7 +202,7 @@ static json_t *json_end(const diff_end *e)
     json_object_set_new(o, "peak_bytes", json_integer(p->peak_bytes));
     json_object_set_new(o, "usable_bytes", json_integer(p->usable));
     json_object_set_new(o, "fits", json_boolean(p->fits));
-    cli_json_times(o, &e->s->r, e->hw);
+    cli_json_times(o, &e->s->j, e->hw);
     json_object_set_new(o, "wall", json_string(wall_name(p->wall)));
     return o;
 }

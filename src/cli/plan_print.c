@@ -7,6 +7,7 @@
 #include "cli/routing.h"
 #include "cli/verdict.h"
 #include "ir/segment.h"
+#include "config/job_of.h"
 #include "config/export.h"
 
 static const char *const to_words[DISPATCHER_KINDS] = {"allgather", "alltoall", "flex", "flex"};
@@ -202,7 +203,9 @@ void plan_print(const plan_answer *p, arena *a)
               recipe_word(p->given, K_MODEL) ? recipe_word(p->given, K_MODEL) : p->given->name,
               (long long)p->world, p->hw->name, text_grouped(a, recipe_int(p->given, K_SEQ)),
               text_grouped(a, recipe_int(p->given, K_GBS)), p->given->knob[K_GBS].why);
-    cli_print_times(p->given, p->hw);
+    job given;
+    job_of(&given, p->given);
+    cli_print_times(&given, p->hw);
     plan_print_kept(p, a);
     const char *lost = plan_lost_pins(p, a);
     if (lost) cli_print("Pins", "not kept by the search: %s\n\n", lost);
@@ -333,7 +336,9 @@ void plan_print_json(const plan_answer *p, arena *a)
     json_object_set_new(o, "complete", json_boolean(p->complete));
     json_object_set_new(o, "gpus", json_integer(p->world));
     json_object_set_new(o, "gpu", json_string(p->hw->name));
-    cli_json_times(o, p->given, p->hw);
+    job given;
+    job_of(&given, p->given);
+    cli_json_times(o, &given, p->hw);
     json_object_set_new(o, "seq_length", json_integer(recipe_int(p->given, K_SEQ)));
     json_object_set_new(o, "global_batch_size", json_integer(recipe_int(p->given, K_GBS)));
     json_object_set_new(o, "usable_bytes", json_integer(p->hw->usable));

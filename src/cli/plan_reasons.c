@@ -125,7 +125,7 @@ static void find_dispatchers(finder *f, const setup *s)
         choice c = *f->won;
         c.to = (dispatcher_kind)to;
         bool flex = c.to >= TO_DOMAINS, named = c.to == TO_OTHERS && pinned(f, K_FLEX);
-        if (c.to == f->won->to || named || (flex && !judge_flex_serves(&s->r))) continue;
+        if (c.to == f->won->to || named || (flex && !judge_flex_serves(&s->j))) continue;
         try_other(f, "dispatcher", plan_dispatcher(f->p, &c), &c, NULL);
     }
 }

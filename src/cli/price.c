@@ -152,7 +152,7 @@ static void print_json(const priced *q, arena *a)
                   "peak_bytes", (json_int_t)p->peak_bytes, "usable_bytes", (json_int_t)p->usable,
                   "fits", p->fits, "fullest_rank", (json_int_t)p->fullest, "slowest_pipeline_rank",
                   (json_int_t)p->slowest, "wall", wall_name(p->wall), "evidence", p->evidence);
-    cli_json_times(o, &q->s->r, q->hw);
+    cli_json_times(o, &q->s->j, q->hw);
     json_band(o, q);
     json_object_set_new(o, "memory", json_memory(q, a));
     json_object_set_new(o, "time", json_times(p));
@@ -255,7 +255,7 @@ static void print_text(const priced *q, arena *a)
         if (q->found.list[i].rule->severity == ERROR)
             printf("  breaks a rule: %s: %s\n\n", q->found.list[i].rule->id,
                    q->found.list[i].message);
-    cli_print_times(&q->s->r, q->hw);
+    cli_print_times(&q->s->j, q->hw);
     print_memory(q, a);
     print_time(p, a);
     const char *routed = cli_routing_text(p, q->o, a);

@@ -112,7 +112,7 @@ json_t *report_json(const report_job *j, bool *fits, arena *a)
     for (int i = 0; i < s->r.n_notes; i++) json_array_append_new(notes, json_string(s->r.notes[i]));
     json_object_set_new(o, "recipe", json_string(s->r.name));
     json_object_set_new(o, "gpu", json_string(j->hw->name));
-    cli_json_times(o, &s->r, j->hw);
+    cli_json_times(o, &s->j, j->hw);
     json_object_set_new(o, "model", cli_json_model(s));
     json_object_set_new(o, "global_batch_size", json_integer(recipe_int(&s->r, K_GBS)));
     json_object_set_new(o, "price", json_price(&x->p));

@@ -198,26 +198,26 @@ void cli_print_not_priced(const not_priced *list, int n)
     if (n) printf("\n");
 }
 
-static bool is_own_gpu(const recipe *r, const hardware *hw)
+static bool is_own_gpu(const job *j, const hardware *hw)
 {
-    return target_of(r) == TARGET_MOEFOLD && hw->arch != ARCH_CPU;
+    return job_is_ours(j) && hw->arch != ARCH_CPU;
 }
 
-bool cli_estimates_times(const recipe *r, const hardware *hw)
+bool cli_estimates_times(const job *j, const hardware *hw)
 {
-    return is_own_gpu(r, hw) && (!hw->measured || target_by_reference(r));
+    return is_own_gpu(j, hw) && (!hw->measured || target_by_reference(j));
 }
 
-void cli_print_times(const recipe *r, const hardware *hw)
+void cli_print_times(const job *j, const hardware *hw)
 {
-    if (!is_own_gpu(r, hw)) return;
-    if (target_by_reference(r))
+    if (!is_own_gpu(j, hw)) return;
+    if (target_by_reference(j))
         cli_print("Estimate",
                   "times are estimates: %s has no MXFP8 or NVFP4 GEMMs, and the rate of the "
                   "reference kernels that run instead was not measured (0.2 TFLOP/s assumed); "
                   "repair: mixed_precision=bf16_with_fp8_subchannel_scaling_mixed\n\n",
                   hw->name);
-    else if (cli_estimates_times(r, hw))
+    else if (cli_estimates_times(j, hw))
         cli_print("Estimate",
                   "times are estimates: our kernels were not measured on %s; repair: run "
                   "`moefold bench --device cuda` there\n\n",
@@ -226,10 +226,10 @@ void cli_print_times(const recipe *r, const hardware *hw)
         cli_print("Machine", "%s, measured with our kernels on %s\n\n", hw->path, hw->measured);
 }
 
-void cli_json_times(json_t *o, const recipe *r, const hardware *hw)
+void cli_json_times(json_t *o, const job *j, const hardware *hw)
 {
-    if (!is_own_gpu(r, hw)) return;
-    json_object_set_new(o, "estimate", json_boolean(cli_estimates_times(r, hw)));
+    if (!is_own_gpu(j, hw)) return;
+    json_object_set_new(o, "estimate", json_boolean(cli_estimates_times(j, hw)));
     json_object_set_new(o, "measured", hw->measured ? json_string(hw->measured) : json_null());
 }
 

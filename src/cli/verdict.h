@@ -59,17 +59,17 @@ json_t *cli_json_not_priced(const not_priced *list, int n); /* {key, value, assu
 
 /* Are times of our own program on this GPU estimates, because nobody has measured it, or because
  * its GEMMs are reference kernels (target_by_reference), which `bench` does not measure? */
-bool cli_estimates_times(const recipe *r, const hardware *hw);
+bool cli_estimates_times(const job *j, const hardware *hw);
 
 /* Where times of our own program on a GPU are from: measured, or estimates. Others print nothing,
  * and have no such keys: estimate, measured (the day, or null). */
-void cli_print_times(const recipe *r, const hardware *hw);
+void cli_print_times(const job *j, const hardware *hw);
 
 /* Digits behind the point of a rate in TFLOP/s: a CPU has a small part of one. */
 static inline int cli_tflops_digits(double tflops)
 {
     return tflops < 1 ? 4 : 1;
 }
-void cli_json_times(json_t *o, const recipe *r, const hardware *hw);
+void cli_json_times(json_t *o, const job *j, const hardware *hw);
 
 #endif

@@ -1,4 +1,5 @@
 /* derive.c - derives knobs that depend only on other knobs, not on model or layout. */
+#include "base/maths.h"
 #include "config/bridge_derive.h"
 #include "config/judgement.h"
 #include "config/loads.h"
@@ -19,7 +20,8 @@ static void derive_dispatcher(recipe *r)
 {
     recipe_fill_default(r, K_DISPATCHER);
     if (!recipe_is(r, K_DISPATCHER, "flex") || recipe_is_lm(r)) return;
-    const char *why, *backend = judge_flex(r, &why);
+    int64_t etp = recipe_int(r, K_ETP), ranks = mul_sat(recipe_int(r, K_EP), etp > 0 ? etp : 1);
+    const char *why, *backend = judge_flex_over(recipe_gpu(r), ranks, &why);
     recipe_fill(r, K_FLEX, value_of_text(backend), FROM_DERIVED, "%s", why);
 }
 

@@ -7,6 +7,7 @@
 
 #include "config/export.h"
 #include "config/export_parts.h"
+#include "config/job_of.h"
 #include "config/target.h"
 
 typedef struct gap_list {
@@ -25,7 +26,9 @@ static void add_gap(gap_list *g, knob_id k, const char *why, const char *instead
 static void gaps_of_target(gap_list *g, const recipe *r)
 {
     const target_gap *t;
-    for (int i = 0; (t = target_gap_of(r, i)); i++) add_gap(g, t->knob, t->why, t->instead);
+    job j;
+    job_of(&j, r);
+    for (int i = 0; (t = target_gap_of(&j, i)); i++) add_gap(g, t->knob, t->why, t->instead);
 }
 
 /* ---- Megatron-LM */

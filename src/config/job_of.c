@@ -72,19 +72,19 @@ static void take_many(void *to, const field *f, value v, arena *a)
     } else if (f->type == MANY_FLOAT) {
         double *item = ARENA_ARRAY(a, double, n);
         for (int i = 0; i < n; i++) item[i] = real_of(item_of(v, i));
-        *(job_reals *)to = (job_reals){item, n};
+        *(job_reals *)to = (job_reals){item, n, v.kind == V_LIST};
     } else if (f->type == MANY_TEXT) {
         const char **item = ARENA_ARRAY(a, const char *, n);
         for (int i = 0; i < n; i++) item[i] = text_of(item_of(v, i));
         *(job_texts *)to = (job_texts){item, n};
     } else if (n == 1 && v.kind != V_LIST) {
         signed char word = word_of(f, v);
-        *(job_words *)to = (job_words){&each_word[word], 1, 1u << word};
+        *(job_words *)to = (job_words){&each_word[word], 1, false, 1u << word};
     } else {
         signed char *item = ARENA_ARRAY(a, signed char, n);
         unsigned set = 0;
         for (int i = 0; i < n; i++) set |= 1u << (item[i] = word_of(f, item_of(v, i)));
-        *(job_words *)to = (job_words){item, n, set};
+        *(job_words *)to = (job_words){item, n, v.kind == V_LIST, set};
     }
 }
 
@@ -164,7 +164,7 @@ void job_put_real(job *j, knob_id k, double real)
 void job_put_word(job *j, knob_id k, int word)
 {
     if (fields[k].type == MANY_ENUM) {
-        job_words one = {&each_word[word], word != 0, (unsigned)(word != 0) << word};
+        job_words one = {&each_word[word], word != 0, false, (unsigned)(word != 0) << word};
         *(job_words *)field_of(j, k, word != 0) = one;
         return;
     }
@@ -177,7 +177,7 @@ void job_put_words(job *j, knob_id k, const signed char *item, int n)
     unsigned set = 0;
     assert(fields[k].type == MANY_ENUM);
     for (int i = 0; i < n; i++) set |= 1u << item[i];
-    *(job_words *)field_of(j, k, true) = (job_words){item, n, set};
+    *(job_words *)field_of(j, k, true) = (job_words){item, n, true, set};
 }
 
 void job_put_ints(job *j, knob_id k, const int64_t *item, int n)
@@ -230,12 +230,13 @@ static bool same_many(const field *f, const void *a, const void *b)
     }
     if (f->type == MANY_FLOAT) {
         const job_reals *x = a, *y = b;
-        return x->n == y->n &&
+        return x->n == y->n && x->listed == y->listed &&
                (!x->n || memcmp(x->item, y->item, (size_t)x->n * sizeof *x->item) == 0);
     }
     if (f->type == MANY_ENUM) {
         const job_words *x = a, *y = b;
-        return x->n == y->n && (!x->n || memcmp(x->item, y->item, (size_t)x->n) == 0);
+        return x->n == y->n && x->listed == y->listed &&
+               (!x->n || memcmp(x->item, y->item, (size_t)x->n) == 0);
     }
     const job_texts *x = a, *y = b;
     if (x->n != y->n) return false;

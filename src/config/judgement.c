@@ -16,59 +16,56 @@ static const platform platforms[] = {
     [OTHER_NODES] = {"deepep", "unset: DeepEP, because the NVLink domain is one node"},
 };
 
-const char *judge_flex_over(const recipe *r, int64_t ranks, const char **why)
+const char *judge_flex_over(const gpu *g, int64_t ranks, const char **why)
 {
-    const gpu *g = recipe_gpu(r);
     bool inside = g && g->arch == ARCH_BLACKWELL && ranks <= g->gpus_per_node;
-    platform_kind k = recipe_spans_nodes(r) ? NVLINK_SPANS_NODES
-                      : inside              ? BLACKWELL_NODE
-                                            : OTHER_NODES;
+    platform_kind k = g && g->nvlink_domain > g->gpus_per_node ? NVLINK_SPANS_NODES
+                      : inside                                 ? BLACKWELL_NODE
+                                                               : OTHER_NODES;
     if (why) *why = platforms[k].why;
     return platforms[k].flex;
 }
 
-static int64_t group_ranks(const recipe *r)
+static int64_t group_ranks(const job *j)
 {
-    int64_t etp = recipe_int(r, K_ETP);
-    return mul_sat(recipe_int(r, K_EP), etp > 0 ? etp : 1);
+    return mul_sat(j->ep, j->etp > 0 ? j->etp : 1);
 }
 
-const char *judge_flex(const recipe *r, const char **why)
+const char *judge_flex(const job *j, const char **why)
 {
-    return judge_flex_over(r, group_ranks(r), why);
+    return judge_flex_over(j->machine, group_ranks(j), why);
 }
 
-bool judge_flex_serves(const recipe *r)
+bool judge_flex_serves(const job *j)
 {
-    bool drops = recipe_given(r, K_CAPACITY) && recipe_real(r, K_CAPACITY) >= 0;
-    int64_t domain = recipe_int(r, K_NVLINK);
-    if (recipe_on_cpu(r) || drops || group_ranks(r) <= 1) return false;
-    return domain <= 8 || group_ranks(r) <= domain;
+    bool drops = job_has(j, K_CAPACITY) && j->capacity >= 0;
+    if (job_on_cpu(j) || drops || group_ranks(j) <= 1) return false;
+    return j->nvlink <= 8 || group_ranks(j) <= j->nvlink;
 }
 
-const char *judge_dispatcher(const recipe *r)
+int judge_dispatcher(const job *j)
 {
-    return judge_flex_serves(r) ? "flex" : "alltoall";
+    return judge_flex_serves(j) ? J_DISPATCHER_FLEX : J_DISPATCHER_ALLTOALL;
 }
 
-int64_t judge_ep_domains(const recipe *r)
+int64_t judge_ep_domains(const job *j)
 {
-    int64_t domain = recipe_int(r, K_NVLINK), ranks = group_ranks(r);
+    int64_t domain = j->nvlink, ranks = group_ranks(j);
     return domain < 1 || ranks <= domain ? 1 : (ranks + domain - 1) / domain;
 }
 
 /* Experts of a token lie anywhere with equal chance: one copy an expert, of which all but one
  * part's go elsewhere. */
-double judge_copies(const recipe *r, const char *dispatcher)
+double judge_copies(const job *j, int dispatcher)
 {
-    int64_t domains = judge_ep_domains(r);
-    double parts = (double)(domains > 1 ? domains : group_ranks(r));
+    int64_t domains = judge_ep_domains(j);
+    double parts = (double)(domains > 1 ? domains : group_ranks(j));
     if (parts <= 1) return 0;
     double all = parts - 1;
-    return text_equal(dispatcher, "allgather") ? all : (double)recipe_int(r, K_TOPK) * all / parts;
+    return dispatcher == J_DISPATCHER_ALLGATHER ? all : (double)j->topk * all / parts;
 }
 
-bool judge_shared_overlap_stays(const recipe *r)
+bool judge_shared_overlap_stays(const job *j)
 {
-    return recipe_is_lm(r) || !recipe_is(r, K_DISPATCHER, "flex");
+    return job_is_lm(j) || j->dispatcher != J_DISPATCHER_FLEX;
 }

@@ -25,12 +25,6 @@ bool recipe_on_cpu(const recipe *r)
     return g && g->arch == ARCH_CPU;
 }
 
-bool recipe_spans_nodes(const recipe *r)
-{
-    const gpu *g = recipe_gpu(r);
-    return g && g->nvlink_domain > g->gpus_per_node;
-}
-
 status recipe_read_machine(recipe *r, error *err)
 {
     const char *word = recipe_word(r, K_GPU);

@@ -111,8 +111,7 @@ bool recipe_names_data(const recipe *r);
 /* Files for training, validation or test alone? */
 bool recipe_names_separate(const recipe *r);
 
-bool recipe_on_cpu(const recipe *r);      /* cpu, local, or a file that says so */
-bool recipe_spans_nodes(const recipe *r); /* NVLink reaches beyond a node, as in NVL72 */
+bool recipe_on_cpu(const recipe *r); /* cpu, local, or a file that says so */
 
 /* A word for a knob with a path, as it was written in a file of `folder` ("": on the command line):
  * paths become paths from the current folder. */
@@ -144,6 +143,11 @@ static inline int64_t recipe_int(const recipe *r, knob_id k)
 static inline bool recipe_on(const recipe *r, knob_id k)
 {
     return r->knob[k].v.kind == V_BOOL && r->knob[k].v.flag;
+}
+/* A knob as it was written and where that came from: for messages and repairs. */
+static inline const setting *recipe_setting(const recipe *r, knob_id k)
+{
+    return &r->knob[k];
 }
 bool recipe_is_lm(const recipe *r); /* moefold.system=megatron-lm */
 double recipe_real(const recipe *r, knob_id k);

@@ -8,125 +8,123 @@
 #include "base/maths.h"
 #include "config/megatron_table.h"
 #include "config/versions.h"
+#include "job/job.h"
 
-static bool rings_latents(const recipe *r)
+static bool rings_latents(const job *j)
 {
-    return recipe_on(r, K_LATENT_RING) && recipe_on(r, K_MLA);
+    return j->latent_ring && j->mla;
 }
 
 /* Can all-to-all stand in? Not before Transformer Engine 2.15 (rule mla-needs-a-ring). */
-static bool heads_divide(const recipe *r)
+static bool heads_divide(const job *j)
 {
-    if (recipe_version_is(r, "te", "", "2.15")) return false;
-    int64_t shards = mul_sat(recipe_int(r, K_TP), recipe_int(r, K_CP));
-    return recipe_int(r, K_CP) > 1 && shards > 0 && recipe_int(r, K_KV_HEADS) % shards == 0;
+    if (version_is(j, "te", "", "2.15")) return false;
+    int64_t shards = mul_sat(j->tp, j->cp);
+    return j->cp > 1 && shards > 0 && j->kv_heads % shards == 0;
 }
 
-static bool latent_where_heads_divide(const recipe *r)
+static bool latent_where_heads_divide(const job *j)
 {
-    return rings_latents(r) && heads_divide(r);
+    return rings_latents(j) && heads_divide(j);
 }
 
-static bool latent_where_they_do_not(const recipe *r)
+static bool latent_where_they_do_not(const job *j)
 {
-    return rings_latents(r) && !heads_divide(r);
+    return rings_latents(j) && !heads_divide(j);
 }
 
-static bool biases_of_attention_alone(const recipe *r)
+static bool biases_of_attention_alone(const job *j)
 {
-    return recipe_on(r, K_ATTN_BIAS) && !recipe_on(r, K_LINEAR_BIAS);
+    return j->attn_bias && !j->linear_bias;
 }
 
-static bool biases_of_mlps_alone(const recipe *r)
+static bool biases_of_mlps_alone(const job *j)
 {
-    return recipe_on(r, K_MLP_BIAS_ALONE) && recipe_on(r, K_LINEAR_BIAS);
+    return j->mlp_bias_alone && j->linear_bias;
 }
 
-static bool blends_below(const recipe *r)
+static bool blends_below(const job *j)
 {
-    return recipe_on(r, K_LLAMA3_ROPE) && recipe_real(r, K_LLAMA3_LOW) != 1;
+    return j->llama3_rope && j->llama3_low != 1;
 }
 
-static bool blends_above(const recipe *r)
+static bool blends_above(const job *j)
 {
-    return recipe_on(r, K_LLAMA3_ROPE) && recipe_real(r, K_LLAMA3_HIGH) != 4;
+    return j->llama3_rope && j->llama3_high != 4;
 }
 
-static bool was_trained_otherwise(const recipe *r)
+static bool was_trained_otherwise(const job *j)
 {
-    return recipe_on(r, K_LLAMA3_ROPE) && recipe_int(r, K_ROPE_TRAINED) != 8192;
+    return j->llama3_rope && j->rope_trained != 8192;
 }
 
-static bool raises_the_base(const recipe *r)
+static bool raises_the_base(const job *j)
 {
-    return recipe_given(r, K_ROPE_DYNAMIC) && recipe_int(r, K_SEQ) > recipe_int(r, K_ROPE_TRAINED);
+    return job_has(j, K_ROPE_DYNAMIC) && j->seq > j->rope_trained;
 }
 
-static bool divides_positions_of_latents(const recipe *r)
+static bool divides_positions_of_latents(const job *j)
 {
-    return recipe_given(r, K_ROPE_LINEAR) && recipe_on(r, K_MLA);
+    return job_has(j, K_ROPE_LINEAR) && j->mla;
 }
 
-static bool scales_latents_as_llama(const recipe *r)
+static bool scales_latents_as_llama(const job *j)
 {
-    return recipe_on(r, K_LLAMA3_ROPE) && recipe_on(r, K_MLA);
+    return j->llama3_rope && j->mla;
 }
 
-static bool rotates_halves(const recipe *r)
+static bool rotates_halves(const job *j)
 {
-    return recipe_on(r, K_ROPE_HALVES) && recipe_on(r, K_MLA);
+    return j->rope_halves && j->mla;
 }
 
 /* The best of a group, or its two best, are its best topk / group_topk where that is 1, or 2. */
-static bool scores_otherwise(const recipe *r)
+static bool scores_otherwise(const job *j)
 {
-    bool two = recipe_is(r, K_GROUP_SCORE, "best_two"), one = recipe_is(r, K_GROUP_SCORE, "best");
-    int64_t allowed = recipe_int(r, K_GROUP_TOPK),
-            scored = allowed ? recipe_int(r, K_TOPK) / allowed : 0;
-    return recipe_int(r, K_GROUPS) > allowed && ((two && scored != 2) || (one && scored != 1));
+    bool two = j->group_score == J_GROUP_SCORE_BEST_TWO, one = j->group_score == J_GROUP_SCORE_BEST;
+    int64_t allowed = j->group_topk, scored = allowed ? j->topk / allowed : 0;
+    return j->groups > allowed && ((two && scored != 2) || (one && scored != 1));
 }
 
-static bool softmax(const recipe *r)
+static bool softmax(const job *j)
 {
-    return recipe_is(r, K_SCORE, "softmax");
+    return j->score == J_SCORE_SOFTMAX;
 }
 
-static bool renormalises_softmax(const recipe *r)
+static bool renormalises_softmax(const job *j)
 {
-    return recipe_on(r, K_ROUTER_NORM) && softmax(r) && recipe_on(r, K_PRE_SOFTMAX) &&
-           recipe_int(r, K_TOPK) > 1;
+    return j->router_norm && softmax(j) && j->pre_softmax && j->topk > 1;
 }
 
-static bool leaves_sigmoid_alone(const recipe *r)
+static bool leaves_sigmoid_alone(const job *j)
 {
-    return recipe_given(r, K_EXPERTS) && !recipe_on(r, K_ROUTER_NORM) && !softmax(r) &&
-           recipe_int(r, K_TOPK) > 1;
+    return job_has(j, K_EXPERTS) && !j->router_norm && !softmax(j) && j->topk > 1;
 }
 
-static bool has_no_optimizer(const recipe *r)
+static bool has_no_optimizer(const job *j)
 {
-    return recipe_is(r, K_OPTIMIZER, "none");
+    return j->optimizer == J_OPTIMIZER_NONE;
 }
 
-static bool cuts_the_sequence(const recipe *r)
+static bool cuts_the_sequence(const job *j)
 {
-    return recipe_int(r, K_SEQUENCE_CHUNKS) > 1;
+    return j->sequence_chunks > 1;
 }
 
-static bool groups_heads(const recipe *r)
+static bool groups_heads(const job *j)
 {
-    return recipe_given(r, K_HEAD_GROUPS) && recipe_int(r, K_HEAD_GROUPS) > 1;
+    return job_has(j, K_HEAD_GROUPS) && j->head_groups > 1;
 }
 
-static bool packs_steps(const recipe *r)
+static bool packs_steps(const job *j)
 {
-    return recipe_on(r, K_PACK_STEP);
+    return j->pack_step;
 }
 
 /* For Megatron itself rules say it (mxfp8-needs-blackwell, nvfp4-needs-blackwell). */
-static bool multiplies_by_reference(const recipe *r)
+static bool multiplies_by_reference(const job *j)
 {
-    return target_of(r) == TARGET_MOEFOLD && target_by_reference(r);
+    return job_is_ours(j) && target_by_reference(j);
 }
 
 static const target_gap gaps[] = {
@@ -182,11 +180,10 @@ target target_of(const recipe *r)
     return host ? TARGET_MOEFOLD : TARGET_MEGATRON;
 }
 
-bool target_by_reference(const recipe *r)
+bool target_by_reference(const job *j)
 {
-    const gpu *g = recipe_gpu(r);
-    const bool mx = recipe_given(r, K_FP8) && recipe_is(r, K_FP8_RECIPE, "mxfp8");
-    return g && g->arch == ARCH_HOPPER && (mx || recipe_given(r, K_FP4));
+    const bool mx = job_has(j, K_FP8) && j->fp8_recipe == J_FP8_RECIPE_MXFP8;
+    return j->machine && j->machine->arch == ARCH_HOPPER && (mx || job_has(j, K_FP4));
 }
 
 void target_derive(recipe *r)
@@ -197,10 +194,10 @@ void target_derive(recipe *r)
                      : "unset: the target on GPUs is Megatron");
 }
 
-const target_gap *target_gap_of(const recipe *resolved, int i)
+const target_gap *target_gap_of(const job *j, int i)
 {
     for (int g = 0; g < N_GAPS; g++)
-        if (gaps[g].asked(resolved) && i-- == 0) return &gaps[g];
+        if (gaps[g].asked(j) && i-- == 0) return &gaps[g];
     return NULL;
 }
 

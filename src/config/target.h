@@ -9,6 +9,7 @@
 #define CONFIG_TARGET_H
 
 #include "config/recipe.h"
+#include "job/job.h"
 
 typedef enum target { TARGET_MEGATRON, TARGET_MOEFOLD } target;
 
@@ -17,7 +18,7 @@ target target_of(const recipe *r);
 
 /* Are narrow products of this recipe, MXFP8 or NVFP4, none that its GPU has? Ours are then
  * reference kernels, for numerics; Megatron has none. */
-bool target_by_reference(const recipe *r);
+bool target_by_reference(const job *j);
 
 /* Fills moefold.target, with the reason. */
 void target_derive(recipe *r);
@@ -27,11 +28,11 @@ typedef struct target_gap {
     knob_id knob;
     const char *why;     /* "Megatron's ring carries expanded keys and values" */
     const char *instead; /* overrides, "key=value key=value": the nearest that Megatron has */
-    bool (*asked)(const recipe *resolved);
+    bool (*asked)(const job *j);
 } target_gap;
 
-/* The i-th gap that this resolved recipe meets in Megatron, whatever its target; NULL: no more. */
-const target_gap *target_gap_of(const recipe *resolved, int i);
+/* The i-th gap that this job meets in Megatron, whatever its target; NULL: no more. */
+const target_gap *target_gap_of(const job *j, int i);
 
 /* What our own runtime does not run: a knob with another value than its only one (knobs.def), or an
  * option of Megatron without a knob that would change weights, data or what runs. */

@@ -149,9 +149,9 @@ status recipe_versions_read(const recipe *r, error *err)
     return st;
 }
 
-static bool said_of(const recipe *r, const char *part, part_version *out)
+static bool said_of(const job *j, const char *part, part_version *out)
 {
-    const char *rest = recipe_word(r, K_VERSIONS), *item;
+    const char *rest = j->versions, *item;
     size_t n, name = strlen(part);
     while (rest && next_item(&rest, &item, &n))
         if (n > name && item[name] == '=' && strncmp(item, part, name) == 0) {
@@ -168,9 +168,9 @@ static bool is_patch_of(const char *stack, const char *name)
     return strncmp(stack, name, n) == 0 && (!stack[n] || stack[n] == '.');
 }
 
-static bool held_of(const recipe *r, const char *part, part_version *out)
+static bool held_of(const job *j, const char *part, part_version *out)
 {
-    const char *stack = recipe_word(r, K_STACK);
+    const char *stack = j->stack;
     if (!stack) return false;
     if (text_equal(part, "container")) return read_version(out, stack, strlen(stack));
     for (int c = 0; c < CONTAINERS; c++)
@@ -181,36 +181,36 @@ static bool held_of(const recipe *r, const char *part, part_version *out)
     return false;
 }
 
-bool recipe_version(const recipe *r, const char *part, part_version *out)
+bool version_of(const job *j, const char *part, part_version *out)
 {
     part_version held;
-    bool said = said_of(r, part, out);
-    if (!held_of(r, part, &held)) return said;
+    bool said = said_of(j, part, out);
+    if (!held_of(j, part, &held)) return said;
     if (!said || (held.n > out->n && compare(&held, out, out->n) == 0)) *out = held;
     return true;
 }
 
-bool recipe_version_is(const recipe *r, const char *part, const char *since, const char *until)
+bool version_is(const job *j, const char *part, const char *since, const char *until)
 {
     part_version own, end;
-    if (!recipe_version(r, part, &own)) return false;
+    if (!version_of(j, part, &own)) return false;
     if (read_version(&end, since, strlen(since)) && compare(&own, &end, VERSION_NUMBERS) < 0)
         return false;
     return !read_version(&end, until, strlen(until)) || compare(&own, &end, VERSION_NUMBERS) < 0;
 }
 
-const char *recipe_version_conflict(const recipe *r, int i, part_version *said, part_version *held)
+const char *version_conflict(const job *j, int i, part_version *said, part_version *held)
 {
     for (int p = 0; p < PARTS; p++) {
-        if (!said_of(r, parts[p], said) || !held_of(r, parts[p], held)) continue;
+        if (!said_of(j, parts[p], said) || !held_of(j, parts[p], held)) continue;
         int n = said->n < held->n ? said->n : held->n;
         if (compare(said, held, n) && i-- == 0) return parts[p];
     }
     return NULL;
 }
 
-bool recipe_versions_clash(const recipe *r)
+bool versions_clash(const job *j)
 {
     part_version said, held;
-    return recipe_version_conflict(r, 0, &said, &held) != NULL;
+    return version_conflict(j, 0, &said, &held) != NULL;
 }

@@ -6,6 +6,7 @@
 #define CONFIG_VERSIONS_H
 
 #include "config/recipe.h"
+#include "job/job.h"
 
 enum { VERSION_NUMBERS = 4, VERSION_TEXT = 32 };
 
@@ -20,17 +21,17 @@ typedef struct part_version {
 status recipe_versions_read(const recipe *r, error *err);
 
 /* The version of "te", "torch", "cudnn", "nccl", or "container" itself. False: not known. */
-bool recipe_version(const recipe *r, const char *part, part_version *out);
+bool version_of(const job *j, const char *part, part_version *out);
 
 /* Is the version of that part known, and in [since, until)? "": without such an end. */
-bool recipe_version_is(const recipe *r, const char *part, const char *since, const char *until);
+bool version_is(const job *j, const char *part, const char *since, const char *until);
 
 /* The i-th part of which moefold.versions says something else than the container has, and both; the
  * shorter of two versions leaves open what it does not say. NULL: no more. */
-const char *recipe_version_conflict(const recipe *r, int i, part_version *said, part_version *held);
+const char *version_conflict(const job *j, int i, part_version *said, part_version *held);
 
 /* Is there any? */
-bool recipe_versions_clash(const recipe *r);
+bool versions_clash(const job *j);
 
 /* The name that people know: "Transformer Engine" of "te". */
 const char *version_part_title(const char *part);

@@ -24,6 +24,7 @@ typedef struct job_numbers {
 typedef struct job_reals {
     const double *item;
     int n;
+    bool listed;
 } job_reals;
 
 typedef struct job_texts {
@@ -34,6 +35,7 @@ typedef struct job_texts {
 typedef struct job_words {
     const signed char *item; /* J_..., in the order of the list */
     int n;
+    bool listed;
     unsigned set; /* a bit for each: see job_lists */
 } job_words;
 
@@ -63,6 +65,29 @@ static inline bool job_on_cpu(const job *j)
 static inline bool job_is_ours(const job *j)
 {
     return j->target == J_TARGET_MOEFOLD;
+}
+
+/* Do Megatron-LM's defaults and habits hold (moefold.system)? Else Megatron-Bridge's. */
+static inline bool job_is_lm(const job *j)
+{
+    return j->system == J_SYSTEM_MEGATRON_LM;
+}
+
+/* Does NVLink reach beyond a node, as in NVL72? */
+static inline bool job_spans_nodes(const job *j)
+{
+    return j->machine && j->machine->nvlink_domain > j->machine->gpus_per_node;
+}
+
+/* Does it name files for training, validation or test alone? Files to train on at all? */
+static inline bool job_names_separate(const job *j)
+{
+    return job_has(j, K_TRAIN_DATA) || job_has(j, K_VALID_DATA) || job_has(j, K_TEST_DATA) ||
+           job_has(j, K_SPLIT_ARGS);
+}
+static inline bool job_names_data(const job *j)
+{
+    return job_has(j, K_DATA_PATH) || job_has(j, K_DATA_ARGS) || job_names_separate(j);
 }
 
 #endif

@@ -8,6 +8,7 @@
 
 #include <ctype.h>
 #include <string.h>
+#include <strings.h>
 
 #include "config/job_of.h"
 
@@ -152,8 +153,8 @@ static const struct {
     {"rule_product", 0},
     {"rule_gdn_width", 0},
     {"rule_pattern_is_odd", 0},
-    {"target_of", 0},
     {"s", 0},
+    {"j", 0},
     {"r", 0},
     {"m", 0},
     {"v", 0},
@@ -162,12 +163,12 @@ static const struct {
 /* Nothing behind these names depends on more than their arguments. */
 static bool is_plain(const char *w, size_t n)
 {
-    static const char *const starts[] = {"recipe_", "V_",     "FROM_",  "ARCH_",
-                                         "GRID_",   "LAYER_", "TARGET_"};
-    static const char *const plain[] = {"divides", "mul_sat", "knob",      "kind",    "from",
-                                        "whole",   "vpp",     "gpu",       "arch",    "gdn",
-                                        "NULL",    "window",  "size_t",    "int64_t", "void",
-                                        "value",   "list",    "text_equal"};
+    static const char *const starts[] = {"recipe_", "job_",  "J_",     "version", "FROM_",
+                                         "ARCH_",   "GRID_", "LAYER_", "TARGET_"};
+    static const char *const plain[] = {"divides", "mul_sat", "knob",   "kind",    "from",
+                                        "whole",   "vpp",     "gpu",    "arch",    "gdn",
+                                        "NULL",    "window",  "size_t", "int64_t", "void",
+                                        "value",   "list",    "listed", "n",       "item"};
     for (size_t i = 0; i < sizeof starts / sizeof starts[0]; i++)
         if (n > strlen(starts[i]) && strncmp(w, starts[i], strlen(starts[i])) == 0) return true;
     for (size_t i = 0; i < sizeof plain / sizeof plain[0]; i++)
@@ -175,14 +176,18 @@ static bool is_plain(const char *w, size_t n)
     return false;
 }
 
-/* False: it is not known. */
-static bool add_word(unsigned *axes, const char *w, size_t n, const unsigned of[K_COUNT])
+/* `field`: the word stands behind "j.", the job's. False: it is not known. */
+static bool add_word(unsigned *axes, const char *w, size_t n, bool field,
+                     const unsigned of[K_COUNT])
 {
-    for (int k = 0; n > 2 && w[0] == 'K' && w[1] == '_' && k < K_COUNT; k++)
-        if (strlen(knobs[k].id) == n - 2 && strncmp(knobs[k].id, w + 2, n - 2) == 0) {
-            *axes |= of[k];
-            return true;
-        }
+    for (int k = 0; k < K_COUNT; k++) {
+        size_t skip = field ? 0 : 2; /* of K_TP; fields have small letters */
+        if (n <= skip || strlen(knobs[k].id) != n - skip || (!field && strncmp(w, "K_", 2) != 0) ||
+            strncasecmp(knobs[k].id, w + skip, n - skip) != 0)
+            continue;
+        *axes |= of[k];
+        return true;
+    }
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
         if (strlen(words[i].word) == n && strncmp(words[i].word, w, n) == 0) {
             *axes |= words[i].axes;
@@ -207,7 +212,8 @@ unsigned axes_of_rule(const rule *r, const unsigned of[K_COUNT], const char **st
             while (p[1] && *++p != '"') {
             }
         while (isalnum((unsigned char)p[n]) || p[n] == '_') n++;
-        if (n && !isdigit((unsigned char)*p) && !add_word(&axes, p, n, of)) { /* I2 */
+        bool field = p > r->reads + 1 && p[-1] == '.' && p[-2] == 'j';
+        if (n && !isdigit((unsigned char)*p) && !add_word(&axes, p, n, field, of)) { /* I2 */
             if (strange) *strange = p;
             return AXES_ALL;
         }

@@ -36,8 +36,8 @@ static void init_numbers(cost_model *c)
         c->gemms = peak[NUMBER_FP4] > 0 ? NUMBER_FP4 : NUMBER_FP8;
     c->scaling = scaling_of(j);
     c->narrow_weight_gradients = j->fp8_wgrad;
-    c->quantises = quant_plan_of(&c->s->j).form != QUANT_NONE;
-    c->by_reference = c->quantises && target_by_reference(&c->s->r);
+    c->quantises = quant_plan_of(j).form != QUANT_NONE;
+    c->by_reference = c->quantises && target_by_reference(j);
 }
 
 /* Weights travel as they are kept, but MXFP8 is made of BF16 where it arrives. */

@@ -288,8 +288,7 @@ static bool few_multiprocessors(const cost_model *c)
 {
     const job *j = &c->s->j;
     bool theirs = c->dispatch == DISPATCH_HYBRIDEP && c->hw->framework > 0;
-    bool few = job_has(j, K_FLEX_SMS) ? j->flex_sms < 32
-                                      : recipe_version_is(&c->s->r, "container", "", "26.06");
+    bool few = job_has(j, K_FLEX_SMS) ? j->flex_sms < 32 : version_is(j, "container", "", "26.06");
     return theirs && few && c->s->gpu && c->s->gpu->arch == ARCH_BLACKWELL;
 }
 

@@ -83,7 +83,7 @@ int64_t q_cp_levels_items(const setup *s)
 }
 int64_t q_cp_levels_product(const setup *s)
 {
-    return rule_product(s, K_CP_LEVELS);
+    return rule_product(I(CP_LEVELS));
 }
 int64_t q_state_rank(const setup *s)
 {
@@ -258,7 +258,7 @@ int64_t q_seq_fit(const setup *s)
 /* Tokens of a rank that narrow GEMMs take: whole rows of their blocks. */
 int64_t q_alignment(const setup *s)
 {
-    return FP8_BY("mxfp8") ? 32 : SET(FP4) ? 16 : 8;
+    return FP8_BY(MXFP8) ? 32 : SET(FP4) ? 16 : 8;
 }
 
 int64_t q_seq_aligned(const setup *s)
@@ -325,7 +325,7 @@ int64_t q_kv_fit(const setup *s)
 /* The next number of heads that key/value heads, TP and the width take. */
 int64_t q_heads_fit(const setup *s)
 {
-    bool sized = USER(HEAD_DIM) || s->r.knob[K_HEAD_DIM].from == FROM_MODEL;
+    bool sized = USER(HEAD_DIM) || FROM(HEAD_DIM) == FROM_MODEL;
     for (int64_t n = I(HEADS) > 0 ? I(HEADS) : 1; n <= SIZE_MOST; n++)
         if (MULTIPLE(n, I(KV_HEADS)) && MULTIPLE(n, I(TP)) &&
             (sized || (I(HIDDEN) % n == 0 && I(HIDDEN) / n % 2 == 0)))

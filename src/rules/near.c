@@ -159,5 +159,6 @@ int near_layouts(const setup *s, near_layout *out, int max)
 bool near_layout_changes(const setup *s, const near_layout *n, int which)
 {
     if (which == ETP_ && !USER(ETP)) return false;
-    return n->size[which] != recipe_int(&s->r, near_knobs[which]);
+    const int64_t size[N_SIZES] = {I(TP), I(CP), I(PP), I(EP), I(ETP)};
+    return n->size[which] != size[which];
 }

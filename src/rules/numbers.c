@@ -49,7 +49,7 @@ int64_t rule_core_heads(const setup *s)
 {
     int64_t all = ON(MLA) ? I(HEADS) : I(KV_HEADS), tp = I(TP) > 0 ? I(TP) : 1;
     int64_t here = all > tp ? all / tp : 1;
-    bool exchanged = I(CP) > 1 && HAS(CP_COMM, "a2a");
+    bool exchanged = I(CP) > 1 && HAS(CP_COMM, A2A);
     return exchanged && here > I(CP) ? here / I(CP) : exchanged ? 1 : here;
 }
 
@@ -77,13 +77,12 @@ int64_t rule_rotated(const setup *s)
     return (int64_t)((double)s->m.head_dim * part);
 }
 
-int64_t rule_product(const setup *s, knob_id k)
+int64_t rule_product(job_numbers list)
 {
     int64_t p = 1;
-    for (int i = 0; i < recipe_count(&s->r, k); i++) {
-        value v = recipe_item(&s->r, k, i);
-        if (v.kind != V_INT || v.whole < 1) return 0;
-        p = mul_sat(p, v.whole);
+    for (int i = 0; i < list.n; i++) {
+        if (list.item[i] < 1) return 0;
+        p = mul_sat(p, list.item[i]);
     }
     return p;
 }
@@ -123,14 +122,11 @@ bool rule_reaches(const setup *s, const char *group, grid g)
     return false;
 }
 
-bool rule_pattern_is_odd(const setup *s, knob_id k)
+bool rule_pattern_is_odd(job_numbers layers)
 {
-    value v = s->r.knob[k].v;
-    if (v.kind == V_INT) return v.whole < 1;
-    for (int i = 0; v.kind == V_LIST && i < v.list.n; i++) {
-        value item = v.list.items[i];
-        if (item.kind != V_INT || item.whole < 0 || item.whole > 1) return true;
-    }
+    if (!layers.listed) return layers.n && layers.item[0] < 1;
+    for (int i = 0; i < layers.n; i++)
+        if (layers.item[i] < 0 || layers.item[i] > 1) return true;
     return false;
 }
 
@@ -151,9 +147,9 @@ int rule_precision_part(const setup *s, value *implied)
 {
     static const knob_id parts[] = {K_BF16, K_FP16, K_FP8, K_FP8_RECIPE, K_FP4};
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
-        if (s->r.knob[parts[i]].from == FROM_USER &&
+        if (recipe_setting(&s->r, parts[i])->from == FROM_USER &&
             precision_implies(recipe_word(&s->r, K_PRECISION), parts[i], implied) &&
-            !agree(s->r.knob[parts[i]].v, *implied))
+            !agree(recipe_setting(&s->r, parts[i])->v, *implied))
             return (int)parts[i];
     return -1;
 }
@@ -161,8 +157,8 @@ int rule_precision_part(const setup *s, value *implied)
 /* Every other knob of a resolved recipe is settled, so the model fills this one alone. */
 bool rule_own_value(const setup *s, knob_id k, arena *a, value *out)
 {
-    if (s->r.knob[k].from != FROM_USER || k == K_MODEL || !recipe_word(&s->r, K_MODEL))
-        return false;
+    const setting *own = recipe_setting(&s->r, k);
+    if (own->from != FROM_USER || k == K_MODEL || !s->j.model) return false;
     recipe *r = ARENA_NEW(a, recipe);
     *r = s->r;
     r->a = a;
@@ -170,5 +166,5 @@ bool rule_own_value(const setup *s, knob_id k, arena *a, value *out)
     error err;
     if (model_fill(r, &err) || r->knob[k].from != FROM_MODEL) return false;
     *out = r->knob[k].v;
-    return !value_equal(*out, s->r.knob[k].v);
+    return !value_equal(*out, own->v);
 }

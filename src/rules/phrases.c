@@ -62,10 +62,10 @@ const char *q_gpu_memory(const setup *s, const char *argument, arena *a)
 const char *q_version(const setup *s, const char *argument, arena *a)
 {
     part_version v;
-    if (!recipe_version(&s->r, argument, &v)) return NULL;
+    if (!version_of(&s->j, argument, &v)) return NULL;
     knob_id k = v.given ? K_VERSIONS : K_STACK;
     return arena_text(a, "%s %s (%s=%s)", version_part_title(argument), v.text, knobs[k].key,
-                      recipe_word(&s->r, k));
+                      v.given ? s->j.versions : s->j.stack);
 }
 
 const char *q_version_conflict(const setup *s, const char *argument, arena *a)
@@ -74,7 +74,7 @@ const char *q_version_conflict(const setup *s, const char *argument, arena *a)
     textbuf t = text_init(a);
     part_version said, held;
     const char *part;
-    for (int i = 0; (part = recipe_version_conflict(&s->r, i, &said, &held)); i++)
+    for (int i = 0; (part = version_conflict(&s->j, i, &said, &held)); i++)
         text_add(&t, "%s%s %s, not %s", i ? "; " : "", version_part_title(part), held.text,
                  said.text);
     return t.s;
@@ -143,8 +143,7 @@ const char *q_graphs_in_parts(const setup *s, const char *argument, arena *a)
 {
     NO_ARGUMENT;
     NO_TEXT;
-    bool counts_wait =
-        IS(DISPATCHER, "alltoall") && ((DROPS && !ON(PAD_CAPACITY)) || ON(ROUTER_PAD));
+    bool counts_wait = IS(DISPATCHER, ALLTOALL) && ((DROPS && !ON(PAD_CAPACITY)) || ON(ROUTER_PAD));
     return !rule_moe_layers(s) ? "[attn]"
            : counts_wait       ? "[attn,moe_router]"
                                : "[attn,moe_router,moe_preprocess]";
@@ -179,7 +178,7 @@ const char *q_cp_comm_ring(const setup *s, const char *argument, arena *a)
 {
     NO_ARGUMENT;
     NO_TEXT;
-    if (IS(SOFTMAX, "learnable")) return NULL;
+    if (IS(SOFTMAX, LEARNABLE)) return NULL;
     return rule_layers_of(s, LAYER_WINDOW) ? "all_gather" : "p2p";
 }
 
@@ -219,7 +218,7 @@ const char *q_aux_fit(const setup *s, const char *argument, arena *a)
     textbuf t = text_init(a);
     for (int i = 0; i < ITEMS(BALANCING); i++) {
         bool given = i < ITEMS(AUX_COEFF);
-        value v = given ? recipe_item(&s->r, K_AUX_COEFF, i) : value_of_float(0);
+        value v = value_of_float(given ? ITEM(AUX_COEFF, i) : 0);
         text_add(&t, "%s%s", i ? "," : "", value_text(a, v));
     }
     return arena_text(a, "[%s]", t.s);
@@ -229,28 +228,29 @@ const char *q_flex_fit(const setup *s, const char *argument, arena *a)
 {
     NO_ARGUMENT;
     NO_TEXT;
-    return judge_flex(&s->r, NULL);
+    return judge_flex(&s->j, NULL);
 }
 
 /* {dispatcher_fit}: the dispatcher that is advised here. */
 const char *q_dispatcher_fit(const setup *s, const char *argument, arena *a)
 {
     NO_ARGUMENT;
-    const char *to = judge_dispatcher(&s->r);
-    if (!text_equal(to, "flex")) return "DISPATCHER=alltoall FLEX=null";
-    return arena_text(a, "DISPATCHER=flex FLEX=%s SHARED_OVERLAP=false", judge_flex(&s->r, NULL));
+    if (judge_dispatcher(&s->j) != J_DISPATCHER_FLEX) return "DISPATCHER=alltoall FLEX=null";
+    return arena_text(a, "DISPATCHER=flex FLEX=%s SHARED_OVERLAP=false", judge_flex(&s->j, NULL));
 }
 
 /* {copies:allgather}: of a token, over the slowest link of its EP group. */
 const char *q_copies(const setup *s, const char *argument, arena *a)
 {
-    return arena_text(a, "%.3g", judge_copies(&s->r, argument));
+    bool gathers = text_equal(argument, "allgather");
+    return arena_text(
+        a, "%.3g", judge_copies(&s->j, gathers ? J_DISPATCHER_ALLGATHER : J_DISPATCHER_ALLTOALL));
 }
 
 const char *q_ep_parts(const setup *s, const char *argument, arena *a)
 {
     NO_ARGUMENT;
-    int64_t domains = judge_ep_domains(&s->r);
+    int64_t domains = judge_ep_domains(&s->j);
     if (domains == 1) return "ranks";
     return arena_text(a, "NVLink domains (EP %" PRId64 " spans %" PRId64 ")", I(EP), domains);
 }
@@ -298,7 +298,7 @@ static const char *each_data_name(const setup *s, const char *between, const cha
 {
     textbuf t = text_init(a);
     for (int i = 0; i < N_DATA_NAMES; i++)
-        if (recipe_given(&s->r, data_names[i]))
+        if (job_has(&s->j, data_names[i]))
             text_add(&t, "%s%s%s", t.n ? between : "", knobs[data_names[i]].key, after);
     return t.n ? t.s : NULL;
 }
@@ -328,7 +328,7 @@ static const char *fp8_of_platform(const setup *s)
  * formats bring along (weights in FP8, ...) must only go where the name has none. */
 static bool gives_way(const setup *s, knob_id k, value implied)
 {
-    const setting *now = &s->r.knob[k];
+    const setting *now = recipe_setting(&s->r, k);
     bool format = k == K_BF16 || k == K_FP16 || k == K_FP8 || k == K_FP8_RECIPE || k == K_FP4;
     if (now->from != FROM_USER || value_equal(now->v, implied)) return false;
     return format || (implied.kind == V_BOOL && !implied.flag && k != K_GRAD_FP32);
@@ -358,7 +358,7 @@ static const char *part(const setup *s, bool as_implied, arena *a)
     int k = rule_precision_part(s, &implied);
     if (k < 0) return NULL;
     return arena_text(a, "%s=%s", knobs[k].key,
-                      value_text(a, as_implied ? implied : s->r.knob[k].v));
+                      value_text(a, as_implied ? implied : recipe_setting(&s->r, (knob_id)k)->v));
 }
 const char *q_precision_part(const setup *s, const char *argument, arena *a)
 {

@@ -18,13 +18,14 @@ static bool expand_word(textbuf *t, const setup *s, const char *word, arena *a)
     size_t n = colon ? (size_t)(colon - word) : strlen(word);
     for (int k = 0; k < K_COUNT; k++) {
         if (strlen(knobs[k].id) != n || strncmp(knobs[k].id, word, n) != 0) continue;
+        const setting *now = recipe_setting(&s->r, (knob_id)k);
         if (with_key) text_add(t, "%s=", knobs[k].key);
         if (colon && text_equal(colon, ":key"))
             text_add(t, "%s", knobs[k].key);
         else if (colon)
-            text_add(t, "%s", s->r.knob[k].why ? s->r.knob[k].why : "unset");
+            text_add(t, "%s", now->why ? now->why : "unset");
         else
-            value_print(t, s->r.knob[k].v);
+            value_print(t, now->v);
         return true;
     }
     const char *quantity = rule_quantity(s, word, a);
@@ -72,7 +73,7 @@ static bool changes(const setup *s, const char *assignment, arena *a)
     value v;
     error err;
     if (k < 0 || is_alias || knob_parse(a, (knob_id)k, equals + 1, &v, &err)) return true;
-    const setting *now = &s->r.knob[k];
+    const setting *now = recipe_setting(&s->r, (knob_id)k);
     return v.kind == V_NULL ? null_changes(now, (knob_id)k) : !value_equal(v, now->v);
 }
 

@@ -22,7 +22,7 @@ static int64_t said_stages(const setup *s)
     const char **texts;
     int n;
     error err;
-    const char *said = USER(PP_LAYOUT) ? recipe_word(&s->r, K_PP_LAYOUT) : NULL;
+    const char *said = USER(PP_LAYOUT) ? s->j.pp_layout : NULL;
     return said && !pipeline_parse(s->r.a, said, &texts, &n, &err) ? n : 0;
 }
 
@@ -55,8 +55,8 @@ bool size_fits(const setup *s, int which, int64_t n)
 static bool dispatch_fits(const setup *s, const int64_t *x)
 {
     int64_t ranks = mul_sat(x[EP_], x[ETP_]);
-    if (FLEX_IS("deepep") && ranks < 2) return false;
-    if (FLEX_IS("hybridep") && I(NVLINK) > 8 && ranks > I(NVLINK)) return false;
+    if (FLEX_IS(DEEPEP) && ranks < 2) return false;
+    if (FLEX_IS(HYBRIDEP) && I(NVLINK) > 8 && ranks > I(NVLINK)) return false;
     return !ON(EP_OVERLAP) || x[EP_] > 1;
 }
 
@@ -67,8 +67,8 @@ bool sizes_fit_together(const setup *s, const int64_t *x)
     int64_t tp_cp = mul_sat(x[TP_], x[CP_]);
     bool gdn = !s->m.gdn || (MULTIPLE(I(GDN_K_HEADS), tp_cp) && MULTIPLE(I(GDN_V_HEADS), tp_cp));
     bool shards = x[TP_] == 1 || MULTIPLE(I(SEQ), tp_cp);
-    bool heads = x[CP_] == 1 || !HAS(CP_COMM, "a2a") || MULTIPLE(I(KV_HEADS), tp_cp);
-    bool levels = !USER(CP_LEVELS) || rule_product(s, K_CP_LEVELS) == x[CP_];
+    bool heads = x[CP_] == 1 || !HAS(CP_COMM, A2A) || MULTIPLE(I(KV_HEADS), tp_cp);
+    bool levels = !USER(CP_LEVELS) || rule_product(I(CP_LEVELS)) == x[CP_];
     bool grids = !ON(TP_PP_DP) || x[PP_] == 1 || tp_cp == mul_sat(x[EP_], x[ETP_]);
     return gdn && shards && heads && levels && grids && dispatch_fits(s, x);
 }
@@ -82,10 +82,8 @@ bool sizes_fit_world(const setup *s, const int64_t *x)
 
 void sizes_asked(const setup *s, int64_t *x)
 {
-    for (int i = 0; i < N_SIZES; i++) {
-        x[i] = recipe_int(&s->r, near_knobs[i]);
-        if (x[i] < 1) x[i] = 1;
-    }
+    const int64_t size[N_SIZES] = {I(TP), I(CP), I(PP), I(EP), I(ETP)};
+    for (int i = 0; i < N_SIZES; i++) x[i] = size[i] < 1 ? 1 : size[i];
 }
 
 void sizes_follow(const setup *s, int64_t *x)

@@ -44,7 +44,7 @@ static void repair_value(rule_call *call, violation *v, knob_id k, const char *t
     const char *assignments[1 + N_LISTS] = {arena_text(call->a, "%s=%s", knobs[k].key, text)};
     int n = 1;
     for (int i = 0; k == K_LAYERS && i < N_LISTS; i++) {
-        const setting *now = &call->s->r.knob[lists[i]];
+        const setting *now = recipe_setting(&call->s->r, lists[i]);
         if (now->from == FROM_USER && now->v.kind == V_LIST)
             assignments[n++] = arena_text(call->a, "%s=null", knobs[lists[i]].key);
     }
@@ -113,7 +113,7 @@ static void report_value(rule_call *call, knob_id k, value v, value near)
 static void visit_values_from(rule_call *call, bool derived)
 {
     for (int k = 0; k < K_COUNT; k++) {
-        const setting *now = &call->s->r.knob[k];
+        const setting *now = recipe_setting(&call->s->r, (knob_id)k);
         value near;
         if ((now->from == FROM_DERIVED) == derived &&
             !knob_in_range(call->a, (knob_id)k, now->v, &near))
@@ -136,14 +136,14 @@ void visit_aliases(rule_call *call)
     const recipe *r = &call->s->r;
     for (int i = 0; i < r->n_aliases; i++) {
         const alias_use *use = &r->aliases[i];
-        value own = r->knob[use->knob].v;
+        value own = recipe_setting(r, use->knob)->v;
         if (use->instead || value_equal(use->v, own)) continue;
         const char *key = knobs[use->knob].key;
         const char *theirs = value_text(call->a, use->v), *ours = value_text(call->a, own);
         violation *v = rule_report(
             call,
             arena_text(call->a, "%s=%.300s (%s) and %s=%.300s (%s) are one knob and must agree",
-                       use->key, theirs, use->why, key, ours, r->knob[use->knob].why));
+                       use->key, theirs, use->why, key, ours, recipe_setting(r, use->knob)->why));
         repair_one(call, v, use->key, ours);
         repair_one(call, v, key, theirs);
     }
@@ -158,7 +158,7 @@ void visit_lost_copies(rule_call *call)
         violation *v = rule_report(
             call, arena_text(call->a, "%s=%.300s (%s) has no effect: Megatron-Bridge takes %.300s",
                              use->key, value_text(call->a, use->v), use->why, use->instead));
-        repair_one(call, v, use->key, value_text(call->a, r->knob[use->knob].v));
+        repair_one(call, v, use->key, value_text(call->a, recipe_setting(r, use->knob)->v));
     }
 }
 
@@ -202,7 +202,7 @@ void visit_defaults(rule_call *call)
     textbuf said_all = text_init(call->a);
     const char *list[GAP_WORDS_MAX], *where = NULL;
     int n = 0;
-    if (!recipe_is(&call->s->r, K_TARGET, "moefold")) return;
+    if (!job_is_ours(&call->s->j)) return;
     for (int i = 0; n < GAP_WORDS_MAX && target_lack_of(&call->s->r, i, &l, call->a); i++) {
         if (l.asked) continue;
         text_add(&said_all, "%s%s", n ? ", " : "", said(&l, call->a));
@@ -218,17 +218,17 @@ void visit_defaults(rule_call *call)
 
 void visit_target(rule_call *call)
 {
-    const recipe *r = &call->s->r;
-    if (recipe_is(r, K_TARGET, "moefold")) visit_lacks(call);
-    if (!recipe_is(r, K_TARGET, "megatron")) return;
+    const setup *s = call->s;
+    if (OURS) visit_lacks(call);
+    if (!IS(TARGET, MEGATRON)) return;
     const target_gap *g;
-    for (int i = 0; (g = target_gap_of(r, i)); i++) {
-        const setting *x = &r->knob[g->knob];
+    for (int i = 0; (g = target_gap_of(&s->j, i)); i++) {
+        const setting *x = recipe_setting(&s->r, g->knob);
         const char *key = knobs[K_TARGET].key;
         violation *v = rule_report(
             call, arena_text(call->a, "%s=%s (%s) cannot run in Megatron (%s=megatron; %s): %s",
                              knobs[g->knob].key, value_text(call->a, x->v), x->why, key,
-                             r->knob[K_TARGET].why, g->why));
+                             recipe_setting(&s->r, K_TARGET)->why, g->why));
         repair_words(call, v, g->instead);
         repair_one(call, v, key, "moefold");
     }
@@ -262,7 +262,8 @@ static bool named_elsewhere(rule_call *call)
         K_LAYERS, K_MTP, K_PP, K_VPP, K_FIRST_LAYERS, K_LAST_LAYERS, K_LAYERS_PER_VSTAGE};
     value near;
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
-        if (!knob_in_range(call->a, counts[i], s->r.knob[counts[i]].v, &near)) return true;
+        if (!knob_in_range(call->a, counts[i], recipe_setting(&s->r, counts[i])->v, &near))
+            return true;
     return rule_split_contradicts(s);
 }
 
@@ -307,7 +308,7 @@ static alternative reopened(rule_call *call, bool chunks_too, int64_t pp)
         knob_id k = split_knobs[i];
         if (k == K_PP_LAYOUT && balance)
             put(&x, call->a, k, pipeline_balanced(call->a, I(LAYERS), I(MTP), stages));
-        else if (s->r.knob[k].from == FROM_USER)
+        else if (recipe_setting(&s->r, k)->from == FROM_USER)
             put(&x, call->a, k, knobs[k].kind == BOOL ? "false" : "null");
     }
     if (chunks_too) put(&x, call->a, K_VPP, "null");

@@ -9,19 +9,21 @@
 #include "config/judgement.h"
 #include "config/versions.h"
 
-/* ---- knobs of the setup `s` */
+/* ---- knobs of the setup `s`, by their ids, and words in capitals */
 
-#define I(k)      recipe_int(&s->r, K_##k)
-#define F(k)      recipe_real(&s->r, K_##k)
-#define ON(k)     recipe_on(&s->r, K_##k)
-#define IS(k, w)  recipe_is(&s->r, K_##k, w)
-#define HAS(k, w) recipe_has(&s->r, K_##k, w)
-#define SET(k)    recipe_given(&s->r, K_##k)
-#define ITEMS(k)  recipe_count(&s->r, K_##k)
-#define LISTED(k) (s->r.knob[K_##k].v.kind == V_LIST)
-#define SAID(k)   (s->r.knob[K_##k].from == FROM_USER) /* a person wrote it, null included */
-#define USER(k)   (SET(k) && SAID(k))
-#define LM        recipe_is_lm(&s->r) /* Megatron-LM's defaults and habits hold */
+#define I(k)       (s->j.J_FIELD_##k)
+#define F(k)       (s->j.J_FIELD_##k)
+#define ON(k)      (s->j.J_FIELD_##k)
+#define IS(k, w)   (s->j.J_FIELD_##k == J_##k##_##w)
+#define HAS(k, w)  job_lists(s->j.J_FIELD_##k, J_##k##_##w)
+#define ITEMS(k)   (s->j.J_FIELD_##k.n)
+#define ITEM(k, i) (s->j.J_FIELD_##k.item[i])
+#define LISTED(k)  (s->j.J_FIELD_##k.listed)
+#define SET(k)     job_has(&s->j, K_##k)
+#define SAID(k)    (FROM(k) == FROM_USER) /* a person wrote it, null included */
+#define FROM(k)    (recipe_setting(&s->r, K_##k)->from)
+#define USER(k)    (SET(k) && SAID(k))
+#define LM         job_is_lm(&s->j) /* Megatron-LM's defaults and habits hold */
 
 /* Is a a multiple of b? True where either is not positive: that is another rule's business. */
 #define MULTIPLE(a, b) divides((b), (a))
@@ -29,22 +31,22 @@
 #define CHUNKS        (s->pipe.vpp) /* model chunks of a pipeline rank */
 #define COUNTED       (SET(FIRST_LAYERS) || SET(LAST_LAYERS))
 #define ACCOUNTED     (ON(ACCOUNT_EMBEDDING) || ON(ACCOUNT_LOSS))
-#define OURS          (target_of(&s->r) == TARGET_MOEFOLD) /* our runtime, not Megatron's */
-#define MUON          (IS(OPTIMIZER, "muon") || IS(OPTIMIZER, "adaptive_muon"))
-#define EMERGING      (MUON || IS(OPTIMIZER, "soap"))
+#define OURS          job_is_ours(&s->j) /* our runtime, not Megatron's */
+#define MUON          (IS(OPTIMIZER, MUON) || IS(OPTIMIZER, ADAPTIVE_MUON))
+#define EMERGING      (MUON || IS(OPTIMIZER, SOAP))
 #define CPUS          (s->gpu && s->gpu->arch == ARCH_CPU)
-#define NVL72         recipe_spans_nodes(&s->r)
+#define NVL72         job_spans_nodes(&s->j)
 #define BLACKWELL     (s->gpu && s->gpu->arch == ARCH_BLACKWELL)
 #define HOPPER        (s->gpu && s->gpu->arch == ARCH_HOPPER)
 #define AMPERE        (s->gpu && s->gpu->arch == ARCH_AMPERE)
-#define GRAPHED       (SET(GRAPHS) && !IS(GRAPHS, "none"))
-#define TE_GRAPHS     IS(GRAPHS, "transformer_engine")
-#define SELECTIVE     IS(RECOMPUTE, "selective")
-#define FULL          IS(RECOMPUTE, "full")
+#define GRAPHED       (SET(GRAPHS) && !IS(GRAPHS, NONE))
+#define TE_GRAPHS     IS(GRAPHS, TRANSFORMER_ENGINE)
+#define SELECTIVE     IS(RECOMPUTE, SELECTIVE)
+#define FULL          IS(RECOMPUTE, FULL)
 #define RECOMPUTES(w) (SELECTIVE && HAS(RECOMPUTE_MODULES, w))
 #define CAPTURES(w)   (GRAPHED && HAS(GRAPH_MODULES, w))
 #define OFFLOADS(w)   (ON(OFFLOAD) && HAS(OFFLOAD_MODULES, w))
-#define FLEX_IS(w)    (IS(DISPATCHER, "flex") && IS(FLEX, w))
+#define FLEX_IS(w)    (IS(DISPATCHER, FLEX) && IS(FLEX, w))
 #define DROPS         (SET(CAPACITY) && F(CAPACITY) >= 0)
 #define FP8_BY(w)     (SET(FP8) && IS(FP8_RECIPE, w))
 
@@ -59,17 +61,17 @@ int64_t rule_layers_of(const setup *s, layer_kind_bits bit); /* of the decoder t
 int64_t rule_moe_layers(const setup *s);
 int64_t rule_core_heads(const setup *s); /* key/value heads of core attention on a rank */
 int64_t rule_dense_layers(const setup *s);
-int64_t rule_tokens(const setup *s);          /* that the dense GEMMs of a rank see at once */
-int64_t rule_rotated(const setup *s);         /* dimensions of a head that are rotated */
-int64_t rule_product(const setup *s, knob_id k); /* of a list of sizes */
-int64_t rule_gdn_width(const setup *s);       /* of the gated delta net's input projection */
+int64_t rule_tokens(const setup *s);    /* that the dense GEMMs of a rank see at once */
+int64_t rule_rotated(const setup *s);   /* dimensions of a head that are rotated */
+int64_t rule_product(job_numbers list); /* of sizes */
+int64_t rule_gdn_width(const setup *s); /* of the gated delta net's input projection */
 
 bool rule_state_exceeds(const setup *s); /* weights, gradients and optimizer alone do not fit */
 double rule_bubble(const setup *s);
 bool rule_reaches(const setup *s, const char *group, grid g); /* beyond one NVLink domain */
 
 /* "Every n-th layer", or a list of 0 and 1: is it something else? */
-bool rule_pattern_is_odd(const setup *s, knob_id k);
+bool rule_pattern_is_odd(job_numbers layers);
 
 /* Is the split of layers given in two ways that exclude each other? Its own rules say so. */
 bool rule_split_contradicts(const setup *s);

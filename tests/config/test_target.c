@@ -91,12 +91,12 @@ static void every_gap_is_met_once_and_closed(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         setup *s = made(cases[i].preset, cases[i].words);
-        const target_gap *g = target_gap_of(&s->r, 0);
+        const target_gap *g = target_gap_of(&s->j, 0);
         assert_non_null(g);
         assert_int_equal(g->knob, cases[i].knob);
-        assert_null(target_gap_of(&s->r, 1));
+        assert_null(target_gap_of(&s->j, 1));
         s = made(cases[i].preset, arena_text(memory, "%s %s", cases[i].words, g->instead));
-        assert_null(target_gap_of(&s->r, 0));
+        assert_null(target_gap_of(&s->j, 0));
     }
 }
 
@@ -107,7 +107,7 @@ static void shipped_models_meet_no_gap(void **state)
                                           "mixtral-8x7b",   "qwen3-next-80b-a3b", "gpt-oss-20b",
                                           "qwen3-235b-a22b"};
     for (size_t i = 0; i < sizeof presets / sizeof presets[0]; i++)
-        assert_null(target_gap_of(&made(presets[i], "")->r, 0));
+        assert_null(target_gap_of(&made(presets[i], "")->j, 0));
 }
 
 /* A rule of Megatron's own says it, and other GPUs have such GEMMs. */
@@ -118,7 +118,7 @@ static void narrow_gemms_are_a_gap_of_our_hopper_alone(void **state)
                                        "cluster.gpu=B200 mixed_precision=bf16_with_mxfp8_mixed",
                                        "cluster.gpu=cpu mixed_precision=bf16_with_nvfp4_mixed"};
     for (size_t i = 0; i < sizeof none / sizeof none[0]; i++)
-        assert_null(target_gap_of(&made("tiny", none[i])->r, 0));
+        assert_null(target_gap_of(&made("tiny", none[i])->j, 0));
 }
 
 static void a_search_asks_before_all_is_resolved(void **state)

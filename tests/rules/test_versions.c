@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/file.h"
+#include "config/job_of.h"
 #include "config/versions.h"
 
 #define CASES "tests/data/rules.txt"
@@ -122,7 +123,9 @@ static void containers_stand_for_versions(void **state)
         made x;
         part_version v;
         made_with(&x, known[i].stack, known[i].versions);
-        bool is = recipe_version(&x.r, known[i].part, &v);
+        job j;
+        job_of(&j, &x.r);
+        bool is = version_of(&j, known[i].part, &v);
         if (is != (known[i].text != NULL)) fail_msg("row %zu: known: %d", i, is);
         if (is) assert_string_equal(v.text, known[i].text);
         made_release(&x);
