@@ -1,7 +1,10 @@
-/* op.c - names and FLOPs of operations. */
+/* op.c - names, sizes and FLOPs of operations. */
 #include "op/op.h"
 
 #include <string.h>
+
+#include "base/maths.h"
+#include "op/update.h"
 
 int op_first_buf(const op *o)
 {
@@ -101,8 +104,10 @@ static double pairs_before(double q, double n_q, double k, double n_k)
 }
 
 /* Of a block over tokens in two halves (ATTN_BLOCK), one sample. */
-static double block_pairs(double sq, double sk, double window, const double q[2], const double k[2])
+static double block_pairs(double sq, double sk, double window, double qa, double qb, double ka,
+                          double kb)
 {
+    const double q[] = {qa, qb}, k[] = {ka, kb};
     double sum = 0, n_q = sq / 2, n_k = sk / 2;
     for (int i = 0; i < 2; i++)
         for (int l = 0; l < 2; l++) {
@@ -113,6 +118,12 @@ static double block_pairs(double sq, double sk, double window, const double q[2]
 }
 
 #include "op/op_facts.h"
+
+int64_t op_elements(const op *o, int operand)
+{
+    int64_t (*elements)(const op *, int) = op_infos[o->kind].elements;
+    return elements ? elements(o, operand) : -1;
+}
 
 double op_flops(const op *o)
 {

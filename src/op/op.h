@@ -202,6 +202,8 @@ typedef struct op_info {
     op_gradient gradient;
     unsigned traits, flags;              /* op_trait; flags of an operation that it looks at */
     double (*flops)(const int64_t *dim); /* NULL: memory binds it */
+    int64_t (*elements)(const op *o, int operand); /* op_elements; NULL: no shape is known */
+    unsigned adds;  /* outputs that are added to always, by bits: gradients of weights, losses */
     int overwrites; /* 1 + the output that OVERWRITE makes it write, not add to; 0: it has none */
 } op_info;
 
@@ -214,6 +216,10 @@ static inline bool op_is(op_kind k, op_trait t)
 
 /* Is each tensor that is there in a format that ops.def allows? */
 bool op_types_fit(const op *o, const op_types *t);
+
+/* Elements of an operand by its shape in ops.def, whether it is there or not: inputs are numbered
+ * from 0, outputs from OP_IN_MAX. -1: sizes do not tell. */
+int64_t op_elements(const op *o, int operand);
 
 /* Multiply-adds times two; 0 for what memory binds. */
 double op_flops(const op *o);

@@ -26,50 +26,37 @@ const sizes *all_sizes(int *n)
 
 /* ---- from a row of `tries` to a trial */
 
-/* Reads one factor of a shape and moves past it. */
-static int64_t factor(const op *o, const char **s)
+static void tensor_init(trial *t, tensor *x, int64_t n, char letter, const char *name)
 {
-    if (**s != '(') return o->dim[*(*s)++ - '0'];
-    int64_t sum = 0;
-    while (*(*s)++ != ')') sum += o->dim[*(*s)++ - '0'];
-    return sum;
-}
-
-static int64_t count_of(const op *o, const char *s)
-{
-    int64_t n = 1;
-    while (*s && *s != ' ') n *= factor(o, &s);
-    return n;
-}
-
-static void tensors_init(trial *t, const char *s, tensor *x)
-{
-    const op *o = &t->o;
-    for (; *s; x++) {
-        if (*s == 'i') {
-            tensor_ints(x, count_of(o, s + 1));
-            for (int64_t i = 0; i < x->n; i++) x->i[i] = (int32_t)next_below(t, o->dim[2] + 10) - 1;
-        } else if (*s == 'm') {
-            tensor_reals(t, x, count_of(o, s + 1));
-            for (int64_t i = 0; i < x->n; i++) x->f[i] = i % 5 == 2 ? 0 : i % 5 == 3 ? 0.5F : 1;
-        } else if (*s == '=') {
-            tensor_reals(t, x, s[1] - '0');
-        } else if (*s == 'd') {
-            tensor_doubles(t, x, s[1] == '=' ? s[2] - '0' : count_of(o, s + 1));
-        } else if (*s != '?') {
-            tensor_reals(t, x, count_of(o, s));
-        }
-        s += strcspn(s, " ");
-        s += *s == ' ';
+    const bool words = strncmp(name, "labels", 6) == 0 || !shape_of(t->o.kind)->fill;
+    if (n < 0 || (letter == 'i' && !words)) return; /* the filler's */
+    if (letter == 'i') {
+        tensor_ints(x, n);
+        for (int64_t i = 0; i < n; i++)
+            x->i[i] = (int32_t)next_below(t, t->o.dim[DIM_EMBED_V] + 10) - 1;
+    } else if (letter == 'd') {
+        tensor_doubles(t, x, n);
+    } else {
+        tensor_reals(t, x, n);
+        for (int64_t i = 0; i < n && strncmp(name, "mask", 4) == 0; i++)
+            x->f[i] = i % 5 == 2 ? 0 : i % 5 == 3 ? 0.5F : 1;
     }
 }
 
-/* Without gates the groups of a joint projection are shorter. */
-static const char *shape_text(const sizes *s, const char *text, const char *gate)
+static void tensors_init(trial *t, const char *names, const char *types, int first, tensor *x)
 {
-    const bool joint = s->kind == OP_QKV_SPLIT || s->kind == OP_QKV_JOIN;
-    const bool no_gate = s->without && strstr(s->without, gate);
-    return joint && no_gate && strchr(text, '(') ? "0(1+2+2)3" : text;
+    for (int i = 0; *names; i++) {
+        tensor_init(t, &x[i], op_elements(&t->o, first + i), types[i], names);
+        names += strcspn(names, " ");
+        names += *names == ' ';
+    }
+}
+
+/* A joint projection is shorter without its gate. */
+static void mark_missing(op *o, const char *without)
+{
+    for (const char *p = without; p && *p; p += p[2] == ' ' ? 3 : 2)
+        *(*p == 'i' ? &o->in[p[1] - '0'] : &o->out[p[1] - '0']) = -1;
 }
 
 static void release_missing(trial *t, const char *without)
@@ -94,8 +81,10 @@ void trial_init(trial *t, const sizes *s)
     t->o.flags = s->flags;
     memcpy(t->o.dim, s->dim, sizeof s->dim);
     memcpy(t->o.real, form->real, sizeof form->real);
-    tensors_init(t, shape_text(s, form->in, "o3"), t->in);
-    tensors_init(t, shape_text(s, form->out, "i3"), t->out);
+    const op_info *kind = &op_infos[s->kind];
+    mark_missing(&t->o, s->without);
+    tensors_init(t, kind->in, kind->types, 0, t->in);
+    tensors_init(t, kind->out, strchr(kind->types, '>') + 1, OP_IN_MAX, t->out);
     if (s->kind == OP_MOVE) {
         tensor_reals(t, &t->in[0], s->way / 1000000);
         tensor_reals(t, &t->out[0], s->way % 1000000);

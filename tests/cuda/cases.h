@@ -4,12 +4,10 @@
 
 #include "cuda/harness.h"
 
-/* Tensors of a kind in the order of ops.def, as products of sizes: "01" is dim 0 times dim 1,
- * "0(1+2)" dim 0 times their sum, ":" ends the counted ones. Before it i: int32 from -1 to past dim
- * 2; m: a mask; =2: two numbers; ?: the filler makes it. */
+/* Tensors have the shapes of ops.def and random numbers; ids of words are from -1 to past the last.
+ * Where sizes do not tell a shape, and for other integers, the filler makes the tensor. */
 typedef struct shape {
     op_kind kind;
-    const char *in, *out;
     double real[2];
     void (*fill)(trial *t); /* what random numbers are not good enough for; NULL: nothing */
 } shape;
@@ -35,7 +33,7 @@ sizes_part sizes_moe(void);
 sizes_part sizes_update(void);
 sizes_part sizes_fused(void);
 
-const shape *shape_of(op_kind kind); /* NULL: none */
+const shape *shape_of(op_kind kind);
 const sizes *all_sizes(int *n);
 
 void trial_init(trial *t, const sizes *s);
@@ -55,7 +53,6 @@ void time_quantised(void);
 /* ---- fillers, by part */
 void fill_wide(trial *t);       /* activations: numbers that reach past the clamps */
 void fill_head_stats(trial *t); /* sums of exponentials are positive */
-void fill_heads(trial *t);      /* joint projections */
 void fill_attention_d(trial *t);
 void fill_block(trial *t);
 void fill_block_d(trial *t);

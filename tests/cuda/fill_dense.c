@@ -7,15 +7,8 @@
 
 void fill_wide(trial *t)
 {
-    const op *o = &t->o;
-    const bool gradient = o->kind == OP_ACT_D || o->kind == OP_ACT_AS_D;
-    tensor *u = &t->in[gradient ? 1 : 0];
-    if (o->kind == OP_ACT_AS || o->kind == OP_ACT_AS_D) {
-        const int64_t n = o->dim[0] * o->dim[1] * (o->dim[2] ? 2 : 1);
-        tensor_reals(t, u, n);
-        if (gradient) tensor_reals(t, &t->out[0], n);
-    }
-    tensor_scale(u, 9, 0);
+    const bool gradient = op_infos[t->o.kind].gradient != GRADIENT_NONE;
+    tensor_scale(&t->in[gradient ? IN_ACT_D_u : IN_ACT_u], 9, 0);
 }
 
 void fill_head_stats(trial *t)
@@ -60,18 +53,6 @@ void fill_block_d(trial *t)
 
 static const double strengths[] = {0.05, 1, 30}; /* hardly fading, fading, gone at once */
 
-static int64_t qkv_numbers(const op *o)
-{
-    const int64_t *d = o->dim;
-    return d[0] * d[1] * (2 * d[2] * d[4] + d[3] * d[5]);
-}
-
-static int64_t state_numbers(const op *o)
-{
-    const int64_t *d = o->dim;
-    return d[0] * ((d[1] + d[6] - 1) / d[6]) * d[3] * d[4] * d[5];
-}
-
 static void tame(trial *t, int first)
 {
     const double strength = strengths[t->way];
@@ -81,8 +62,6 @@ static void tame(trial *t, int first)
 
 void fill_rule(trial *t)
 {
-    tensor_reals(t, &t->in[0], qkv_numbers(&t->o));
-    tensor_reals(t, &t->out[1], state_numbers(&t->o));
     tame(t, 1);
 }
 
@@ -91,9 +70,6 @@ void fill_rule_d(trial *t)
     op forward = t->o;
     tensor o = {0};
     forward.kind = OP_GDN_RULE;
-    tensor_reals(t, &t->in[1], qkv_numbers(&t->o));
-    tensor_reals(t, &t->out[0], qkv_numbers(&t->o));
-    tensor_reals(t, &t->in[4], state_numbers(&t->o));
     tensor_reals(t, &o, t->in[0].n);
     tame(t, 2);
     void *in[] = {t->in[1].f, t->in[2].f, t->in[3].f}, *out[] = {o.f, t->in[4].f};

@@ -2,15 +2,6 @@
 #include "cuda/cases.h"
 
 /* Way 1: the projection has no gates. */
-void fill_heads(trial *t)
-{
-    const int64_t *d = t->o.dim;
-    const int64_t n = d[0] * (d[1] * (t->way == 1 ? 1 : 2) + 2 * d[2]) * d[3];
-    const bool back = t->o.kind == OP_QKV_HEADS_D;
-    tensor_reals(t, &t->in[back ? IN_QKV_HEADS_D_qkv : IN_QKV_HEADS_qkv], n);
-    if (back) tensor_reals(t, &t->out[OUT_QKV_HEADS_D_dqkv], n);
-}
-
 #define BARE   "o3 i1 i2 o4 o5"          /* neither gates nor norms */
 #define BARE_D "i3 i4 i5 i6 i7 i8 o1 o2" /* the same of the gradient */
 

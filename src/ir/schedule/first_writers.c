@@ -23,16 +23,6 @@ static int gradient_of(const op *o)
     return o->out[op_infos[o->kind].overwrites - 1];
 }
 
-static int64_t elements_written(const op *o)
-{
-    const int64_t *d = o->dim;
-    const op_cost_class class = op_infos[o->kind].cost;
-    if (class == COST_CLASS_HEAD) return d[DIM_HEAD_LOSS_V] * d[DIM_HEAD_LOSS_H];
-    if (class == COST_CLASS_SCATTER) return d[DIM_EMBED_W_V] * d[DIM_EMBED_W_H];
-    if (class == COST_CLASS_GEMM) return d[DIM_GEMM_W_N] * d[DIM_GEMM_W_K];
-    return d[DIM_GROUPED_W_E] * d[DIM_GROUPED_W_N] * d[DIM_GROUPED_W_K];
-}
-
 static bool touches(const op *o, int id)
 {
     for (int i = 0; i < OP_IN_MAX; i++)
@@ -62,7 +52,9 @@ static bool may_write(const list_of *l, int k)
     if ((block == BLOCK_EMBEDDING || block == BLOCK_HEAD) &&
         !(op_is(o->kind, WORD_TABLE) && l->words))
         return false; /* I1 */
-    if (elements_written(o) != dtype_elements(dw->type, dw->bytes)) return false;
+    if (op_elements(o, OP_IN_MAX + op_infos[o->kind].overwrites - 1) !=
+        dtype_elements(dw->type, dw->bytes))
+        return false;
     for (int i = 0; i < k; i++)
         if (touches(&seg->ops[l->phase][i], id)) return false; /* I2 */
     return true;

@@ -15,86 +15,86 @@
 enum { T = 32768, W = 4096, HEADS = 32, KEYS = 4, D = 128, E = 128, K = 8, H = 2048, F = 768 };
 enum { V = 131072, R = 512, DR = 64, PAIRS = T * K, N = 1 << 27 };
 
-/* Tensors are products of sizes: "01" is dim 0 times dim 1, "0(1+1)" dim 0 times twice dim 1; "-"
- * is missing, "=2" two numbers. */
 typedef struct kind_row {
     op_kind kind;
     int64_t dim[OP_DIM_MAX];
-    unsigned flags;
-    const char *in, *out;
+    const char *without; /* tensors that are missing */
     microbench_table table;
     int64_t table_n, table_each;
     unsigned wide_in, wide_out;
 } kind_row;
 
 static const kind_row kinds[] = {
-    {OP_ADD, {(int64_t)T * W}, 0, "0 0", "0", 0, 0, 0, 0, 0},
-    {OP_COPY, {(int64_t)T * W}, 0, "0", "0", 0, 0, 0, 0, 0},
-    {OP_ZERO, {(int64_t)T * W}, 0, "", "0", 0, 0, 0, 0, 1},
-    {OP_BIAS, {T, W}, 0, "1", "01", 0, 0, 0, 0, 0},
-    {OP_BIAS_W, {T, W}, 0, "01", "1", 0, 0, 0, 0, 0},
-    {OP_EMBED, {T, W, V, 0}, 0, "21 0", "01", JIG_IDS, V, 0, 0, 0},
-    {OP_EMBED_W, {T, W, V, 0}, 0, "01 0", "21", JIG_IDS, V, 0, 0, 0},
-    {OP_NORM, {T, W}, 0, "01 1", "01 0", 0, 0, 0, 0, 0},
-    {OP_NORM_D, {T, W}, 0, "01 01 1 0", "01", 0, 0, 0, 0, 0},
-    {OP_NORM_W, {T, W}, 0, "01 01 0", "1", 0, 0, 0, 0, 0},
-    {OP_ACT, {PAIRS, F}, 0, "0(1+1) 0", "01", 0, 0, 0, 0, 0},
-    {OP_ACT_D, {PAIRS, F}, 0, "01 0(1+1) 0", "0(1+1) 0", 0, 0, 0, 0, 0},
-    {OP_GATE, {T, W, W}, 0, "01 02", "01", 0, 0, 0, 0, 0},
-    {OP_QKV_SPLIT, {T, HEADS, KEYS, D}, 0, "0(1+2+2)3", "013 023 023", 0, 0, 0, 0, 0},
-    {OP_QKV_JOIN, {T, HEADS, KEYS, D}, 0, "013 023 023", "0(1+2+2)3", 0, 0, 0, 0, 0},
-    {OP_ROPE, {T, W, HEADS, D, 0, D}, 0, "15", "023", 0, 0, 0, 0, 0},
-    {OP_ROPE_D, {T, W, HEADS, D, 0, D}, 0, "15", "023", 0, 0, 0, 0, 0},
-    {OP_MLA_KV_SPLIT, {T, R, DR}, 0, "0(1+2)", "01 02", 0, 0, 0, 0, 0},
-    {OP_MLA_KV_MERGE, {T, R, DR}, 0, "01 02", "0(1+2)", 0, 0, 0, 0, 0},
-    {OP_MLA_KV_JOIN, {T, HEADS, D, DR, D}, 0, "01(2+4) 03", "01(2+3) 014", 0, 0, 0, 0, 0},
-    {OP_MLA_KV_JOIN_D, {T, HEADS, D, DR, D}, 0, "01(2+3) 014", "01(2+4) 03", 0, 0, 0, 0, 0},
-    {OP_ROUTER, {T, E, K}, 0, "01", "02 02", 0, 0, 0, 0, 0},
-    {OP_ROUTER_D, {T, E, K}, 0, "02 01 02", "01", JIG_IDS, E, 0, 0, 0},
-    {OP_AUX_LOSS, {T, W, E, K, 0, 0, T, W}, 0, "02 -", "=2 02", 0, 0, 0, 0, 0},
-    {OP_LOAD, {T, E, K}, 0, "02 -", "1", JIG_IDS, E, 0, 0, 0},
-    {OP_SORT, {T, E, K, PAIRS}, 0, "02 -", "02 (1+1)", JIG_IDS, E, 0, 0, 0},
-    {OP_PERMUTE, {T, K, H, PAIRS}, 0, "02 01 01", "32 3", JIG_ROWS, PAIRS, E, 0, 0},
-    {OP_PERMUTE_D, {T, K, H, PAIRS}, 0, "32 3 01", "02 01", JIG_ROWS, PAIRS, E, 0, 0},
-    {OP_UNPERMUTE, {T, K, H, PAIRS}, 0, "32 01", "02", JIG_ROWS, PAIRS, E, 0, 0},
-    {OP_UNPERMUTE_D, {T, K, H, PAIRS}, 0, "02 01", "32", JIG_ROWS, PAIRS, E, 0, 0},
-    {OP_SQUARES, {N, 1}, 0, "0 =8", "=1", JIG_BLOCKS, N, 0, 1, 0},
-    {OP_ADAMW, {N, 1, 0, N}, 0, "0 =8 =9", "0 0 0 0", JIG_BLOCKS, N, 0, 1, 14},
+    {.kind = OP_ADD, .dim = {(int64_t)T * W}},
+    {.kind = OP_COPY, .dim = {(int64_t)T * W}},
+    {.kind = OP_ZERO, .dim = {(int64_t)T * W}, .wide_out = 1},
+    {.kind = OP_BIAS, .dim = {T, W}},
+    {.kind = OP_BIAS_W, .dim = {T, W}},
+    {.kind = OP_EMBED, .dim = {T, W, V, 0}, .table = JIG_IDS, .table_n = V},
+    {.kind = OP_EMBED_W, .dim = {T, W, V, 0}, .table = JIG_IDS, .table_n = V},
+    {.kind = OP_NORM, .dim = {T, W}},
+    {.kind = OP_NORM_D, .dim = {T, W}},
+    {.kind = OP_NORM_W, .dim = {T, W}},
+    {.kind = OP_ACT, .dim = {PAIRS, F}},
+    {.kind = OP_ACT_D, .dim = {PAIRS, F}},
+    {.kind = OP_GATE, .dim = {T, W, W}},
+    {.kind = OP_QKV_SPLIT, .dim = {T, HEADS, KEYS, D}, .without = "gate"},
+    {.kind = OP_QKV_JOIN, .dim = {T, HEADS, KEYS, D}, .without = "dgate"},
+    {.kind = OP_ROPE, .dim = {T, W, HEADS, D, 0, D}},
+    {.kind = OP_ROPE_D, .dim = {T, W, HEADS, D, 0, D}},
+    {.kind = OP_MLA_KV_SPLIT, .dim = {T, R, DR}},
+    {.kind = OP_MLA_KV_MERGE, .dim = {T, R, DR}},
+    {.kind = OP_MLA_KV_JOIN, .dim = {T, HEADS, D, DR, D}},
+    {.kind = OP_MLA_KV_JOIN_D, .dim = {T, HEADS, D, DR, D}},
+    {.kind = OP_ROUTER, .dim = {T, E, K}, .without = "bias"},
+    {.kind = OP_ROUTER_D, .dim = {T, E, K}, .table = JIG_IDS, .table_n = E},
+    {.kind = OP_AUX_LOSS, .dim = {T, W, E, K, 0, 0, T, W}, .without = "counts"},
+    {.kind = OP_LOAD, .dim = {T, E, K}, .without = "keep", .table = JIG_IDS, .table_n = E},
+    {.kind = OP_SORT,
+     .dim = {T, E, K, PAIRS},
+     .without = "keep demand",
+     .table = JIG_IDS,
+     .table_n = E},
+    {.kind = OP_PERMUTE,
+     .dim = {T, K, H, PAIRS},
+     .table = JIG_ROWS,
+     .table_n = PAIRS,
+     .table_each = E},
+    {.kind = OP_PERMUTE_D,
+     .dim = {T, K, H, PAIRS},
+     .table = JIG_ROWS,
+     .table_n = PAIRS,
+     .table_each = E},
+    {.kind = OP_UNPERMUTE,
+     .dim = {T, K, H, PAIRS},
+     .table = JIG_ROWS,
+     .table_n = PAIRS,
+     .table_each = E},
+    {.kind = OP_UNPERMUTE_D,
+     .dim = {T, K, H, PAIRS},
+     .table = JIG_ROWS,
+     .table_n = PAIRS,
+     .table_each = E},
+    {.kind = OP_SQUARES, .dim = {N, 1}, .table = JIG_BLOCKS, .table_n = N, .wide_in = 1},
+    {.kind = OP_ADAMW,
+     .dim = {N, 1, 0, N},
+     .table = JIG_BLOCKS,
+     .table_n = N,
+     .wide_in = 1,
+     .wide_out = 14},
 };
-
-/* ---- sizes */
-
-static int64_t factor(const op *o, const char **s)
-{
-    if (**s != '(') return o->dim[*(*s)++ - '0'];
-    int64_t sum = 0;
-    while (*(*s)++ != ')') sum += o->dim[*(*s)++ - '0'];
-    return sum;
-}
-
-static int64_t elements(const op *o, const char **s)
-{
-    int64_t n = 1;
-    if (**s == '-') n = 0, ++*s;
-    if (**s == '=') n = *++*s - '0', ++*s;
-    while (**s && **s != ' ') n *= factor(o, s);
-    *s += **s == ' ';
-    return n;
-}
 
 static timed_op op_of(const kind_row *k)
 {
-    timed_op t = {.o = {.kind = k->kind, .flags = k->flags, .name = "kind", .real = {0.9, 0.95}},
+    timed_op t = {.o = {.kind = k->kind, .name = "kind", .real = {0.9, 0.95}},
                   .wide_in = k->wide_in,
                   .wide_out = k->wide_out,
                   .table = k->table,
                   .table_n = k->table_n,
                   .table_each = k->table_each};
-    const char *in = k->in, *out = k->out;
     memcpy(t.o.dim, k->dim, sizeof k->dim);
     t.o.real[REAL_ADAMW_eps] = 1e-8;
-    for (int i = 0; *in; i++) t.in[i] = elements(&t.o, &in);
-    for (int i = 0; *out; i++) t.out[i] = elements(&t.o, &out);
+    timed_op_sizes(&t, k->without);
     return t;
 }
 
@@ -112,39 +112,30 @@ enum { SMALL = 128 };
 
 static timed_op small_of(const microbench *j, launch_kind k)
 {
-    timed_op t = {.o = {.kind = OP_ADD, .dim = {SMALL}, .name = "launch"}};
-    t.in[IN_ADD_a] = t.in[IN_ADD_b] = t.out[OUT_ADD_y] = SMALL;
-    const kind_row router = {OP_ROUTER, {SMALL, E, K}, 0, "01", "02 02", 0, 0, 0, 0, 0};
-    const kind_row routing = {OP_PERMUTE, {SMALL, K, SMALL, SMALL * K},
-                              0,          "02 01 01",
-                              "32 3",     JIG_ROWS,
-                              SMALL * K,  SMALL,
-                              0,          0};
-    const int64_t v = 1024, in[JIG_TENSORS] = {SMALL * SMALL, v * SMALL, SMALL, SMALL};
-    const int64_t out[JIG_TENSORS] = {2, SMALL * SMALL, v * SMALL};
+    enum { WORDS = 1024 };
+    static const kind_row rows[] = {
+        [LAUNCH_ELEMENTWISE] = {.kind = OP_ADD, .dim = {SMALL}},
+        [LAUNCH_HEAD] = {.kind = OP_HEAD_LOSS,
+                         .dim = {SMALL, SMALL, WORDS, SMALL},
+                         .table = JIG_IDS,
+                         .table_n = V},
+        [LAUNCH_ROUTER] = {.kind = OP_ROUTER, .dim = {SMALL, E, K}, .without = "bias"},
+        [LAUNCH_ROUTING] = {.kind = OP_PERMUTE,
+                            .dim = {SMALL, K, SMALL, SMALL * K},
+                            .table = JIG_ROWS,
+                            .table_n = SMALL * K,
+                            .table_each = SMALL},
+    };
     switch (k) {
     case LAUNCH_PRODUCT:
         return gemm_op(OP_GEMM, SMALL, SMALL, SMALL);
     case LAUNCH_GROUPED:
         return grouped_op(j, OP_GROUPED, 1, SMALL, SMALL);
     case LAUNCH_ATTENTION: /* the dearer of both */
-        t = attention_op(j, SMALL, D, D, true);
-        break;
-    case LAUNCH_HEAD:
-        t.o = (op){.kind = OP_HEAD_LOSS, .dim = {SMALL, SMALL, v, SMALL}, .name = "launch"};
-        memcpy(t.in, in, sizeof in);
-        memcpy(t.out, out, sizeof out);
-        t.table = JIG_IDS;
-        t.table_n = v;
-        break;
-    case LAUNCH_ROUTER:
-        return op_of(&router);
-    case LAUNCH_ROUTING:
-        return op_of(&routing);
+        return attention_op(j, SMALL, D, D, true);
     default:
-        break;
+        return op_of(&rows[k]);
     }
-    return t;
 }
 
 static const launch_kind launches[] = {LAUNCH_ELEMENTWISE, LAUNCH_PRODUCT, LAUNCH_GROUPED,

@@ -15,46 +15,48 @@
 
 typedef struct pass {
     op_kind kind;
-    int64_t by_row[JIG_TENSORS], by_row_out[JIG_TENSORS]; /* elements for each row */
-    int64_t once[JIG_TENSORS];                            /* and beside the rows */
-    int64_t dim[OP_DIM_MAX];                              /* -n: n times the rows */
+    int64_t dim[OP_DIM_MAX]; /* -n: n times the rows */
+    const char *without;     /* as timed_op_sizes */
 } pass;
 
 static void mix_of(pass out[MEASURED_PASSES], const measure_scale *z)
 {
     const int64_t h = z->width, d = z->head, heads = h / d, keys = heads / 2;
     const pass list[MEASURED_PASSES] = {
-        {OP_ADD, {h, h}, {h}, {0}, {-h}},
-        {OP_NORM, {h}, {h, 1}, {0, h}, {-1, h}},
-        {OP_NORM_D, {h, h, 0, 1}, {h}, {0, 0, h}, {-1, h}},
-        {OP_ACT, {2 * h}, {h}, {0}, {-1, h}},
-        {OP_ACT_D, {h, 2 * h}, {2 * h}, {0}, {-1, h}},
-        {OP_QKV_SPLIT, {2 * h}, {h, h / 2, h / 2}, {0}, {-1, heads, keys, d}},
-        {OP_QKV_JOIN, {h, h / 2, h / 2}, {2 * h}, {0}, {-1, heads, keys, d}},
-        {OP_ROPE, {d}, {h}, {0}, {-1, -1, heads, d, 0, d}},
+        {OP_ADD, {-h}, NULL},
+        {OP_NORM, {-1, h}, NULL},
+        {OP_NORM_D, {-1, h}, NULL},
+        {OP_ACT, {-1, h}, "p"},
+        {OP_ACT_D, {-1, h}, "p dp"},
+        {OP_QKV_SPLIT, {-1, heads, keys, d}, "gate"},
+        {OP_QKV_JOIN, {-1, heads, keys, d}, "dgate"},
+        {OP_ROPE, {-1, -1, heads, d, 0, d}, NULL},
     };
     memcpy(out, list, sizeof list);
 }
 
-/* Elements that a row of it takes. */
-static int64_t row_elements(const pass *p)
+static timed_op pass_on(const pass *p, int64_t rows)
 {
+    timed_op t = {.o = {.kind = p->kind, .name = "pass", .real = {1e-5}}};
+    for (int i = 0; i < OP_DIM_MAX; i++) t.o.dim[i] = p->dim[i] < 0 ? -p->dim[i] * rows : p->dim[i];
+    timed_op_sizes(&t, p->without);
+    return t;
+}
+
+static int64_t elements_of(const pass *p, int64_t rows)
+{
+    const timed_op t = pass_on(p, rows);
     int64_t sum = 0;
-    for (int i = 0; i < JIG_TENSORS; i++) sum += p->by_row[i] + p->by_row_out[i];
+    for (int i = 0; i < JIG_TENSORS; i++) sum += t.in[i] + t.out[i];
     return sum;
 }
 
+/* As many rows as take so many bytes. */
 static timed_op pass_of(const microbench *j, const pass *p, double bytes)
 {
-    int64_t rows = (int64_t)bytes / dtype_bytes(j->scale->type, 1) / row_elements(p);
-    timed_op t = {.o = {.kind = p->kind, .name = "pass", .real = {1e-5}}};
-    if (rows < 1) rows = 1;
-    for (int i = 0; i < OP_DIM_MAX; i++) t.o.dim[i] = p->dim[i] < 0 ? -p->dim[i] * rows : p->dim[i];
-    for (int i = 0; i < JIG_TENSORS; i++) {
-        t.in[i] = p->by_row[i] * rows + p->once[i];
-        t.out[i] = p->by_row_out[i] * rows;
-    }
-    return t;
+    const int64_t each = elements_of(p, 1) - elements_of(p, 0);
+    const int64_t rows = (int64_t)bytes / dtype_bytes(j->scale->type, 1) / each;
+    return pass_on(p, rows < 1 ? 1 : rows);
 }
 
 static double pass_rate(microbench *j, const pass *list, int n, double bytes)
@@ -78,7 +80,7 @@ double measure_memory(microbench *j, double bytes)
 double measure_copies(microbench *j, double bytes)
 {
     const int64_t h = j->scale->width;
-    const pass copy = {OP_COPY, {h}, {h}, {0}, {-h}};
+    const pass copy = {OP_COPY, {-h}, NULL};
     return pass_rate(j, &copy, 1, bytes);
 }
 
@@ -87,7 +89,7 @@ double measure_copies(microbench *j, double bytes)
 static double least(microbench *j)
 {
     timed_op t = {.o = {.kind = OP_ADD, .dim = {1}, .name = "least"}};
-    t.in[IN_ADD_a] = t.in[IN_ADD_b] = t.out[OUT_ADD_y] = 1;
+    timed_op_sizes(&t, NULL);
     return microbench_time(j, &t);
 }
 
@@ -114,9 +116,7 @@ static double vocabulary(microbench *j)
     timed_op t = {.o = {.kind = OP_HEAD_LOSS, .dim = {n, h, v, z->head_rows}, .name = "head"},
                   .table = JIG_IDS,
                   .table_n = v};
-    const int64_t in[JIG_TENSORS] = {n * h, v * h, n, n}, out[JIG_TENSORS] = {2, n * h, v * h};
-    memcpy(t.in, in, sizeof in);
-    memcpy(t.out, out, sizeof out);
+    timed_op_sizes(&t, NULL);
     t.o.real[REAL_HEAD_LOSS_scale] = 1;
     return microbench_flops(j, &t, 1);
 }
@@ -125,16 +125,14 @@ static double delta_rule(microbench *j)
 {
     enum { CHUNK = 64 };
     const measure_scale *z = j->scale;
-    const int64_t s = z->delta_length, nk = z->delta_keys, nv = z->delta_values, d = z->delta_head;
-    const int64_t qkv = s * (2 * nk + nv) * d, o = s * nv * d, gates = s * nv;
-    const int64_t states = s / CHUNK * nv * d * d, dim[] = {1, s, nk, nv, d, d, CHUNK};
-    timed_op list[] = {{.o = {.kind = OP_GDN_RULE, .name = "delta rule"},
-                        .in = {qkv, gates, gates},
-                        .out = {o, states}},
-                       {.o = {.kind = OP_GDN_RULE_D, .name = "delta rule"},
-                        .in = {o, qkv, gates, gates, states},
-                        .out = {qkv, gates, gates}}};
-    for (int i = 0; i < COUNT(list); i++) memcpy(list[i].o.dim, dim, sizeof dim);
+    const int64_t d = z->delta_head;
+    timed_op list[] = {{.o = {.kind = OP_GDN_RULE, .name = "delta rule"}},
+                       {.o = {.kind = OP_GDN_RULE_D, .name = "delta rule"}}};
+    const int64_t dim[] = {1, z->delta_length, z->delta_keys, z->delta_values, d, d, CHUNK};
+    for (int i = 0; i < COUNT(list); i++) {
+        memcpy(list[i].o.dim, dim, sizeof dim);
+        timed_op_sizes(&list[i], NULL);
+    }
     return microbench_flops(j, list, COUNT(list));
 }
 

@@ -49,6 +49,10 @@ typedef struct timed_op {
     op_types types; /* set by the microbenchmark */
 } timed_op;
 
+/* Sizes of all tensors by their shapes in ops.def, but of those that `without` names (NULL:
+ * all are there); where sizes do not tell they have the first one's elements. */
+void timed_op_sizes(timed_op *t, const char *without);
+
 /* The same with its row and, for each call, its tensors. */
 typedef struct bound {
     const timed_op *t;

@@ -146,20 +146,31 @@ static status write_table(microbench *j, const timed_op *t)
 
 /* ---- an operation with its row */
 
-/* Gradients of weights are FP32. */
-static bool is_gradient(op_kind k, int i)
+static bool is_named(const char *list, const char *name, size_t length)
 {
-    static const struct {
-        op_kind kind;
-        int out;
-    } list[] = {{OP_GEMM_W, OUT_GEMM_W_dw},        {OP_GROUPED_W, OUT_GROUPED_W_dw},
-                {OP_NORM_W, OUT_NORM_W_dw},        {OP_EMBED_W, OUT_EMBED_W_dw},
-                {OP_BIAS_W, OUT_BIAS_W_db},        {OP_HEAD_LOSS, OUT_HEAD_LOSS_dw},
-                {OP_ATTN_D, OUT_ATTN_D_dsinks},    {OP_QGEMM_W, OUT_QGEMM_W_dw},
-                {OP_QGROUPED_W, OUT_QGROUPED_W_dw}};
-    for (size_t n = 0; n < sizeof list / sizeof list[0]; n++)
-        if (list[n].kind == k && list[n].out == i) return true;
+    for (; list && *list; list += strcspn(list, " "), list += *list == ' ')
+        if (strcspn(list, " ") == length && strncmp(list, name, length) == 0) return true;
     return false;
+}
+
+static void set_sizes(const op *o, bool out, const char *without, int *there, int64_t *sizes)
+{
+    const char *name = out ? op_infos[o->kind].out : op_infos[o->kind].in;
+    for (int i = 0; *name; i++) {
+        const size_t length = strcspn(name, " ");
+        const int64_t n = op_elements(o, out ? OP_IN_MAX + i : i);
+        there[i] = is_named(without, name, length) ? -1 : 0;
+        sizes[i] = there[i] < 0 ? 0 : n < 0 ? o->dim[0] : n;
+        name += length + (name[length] == ' ');
+    }
+}
+
+void timed_op_sizes(timed_op *t, const char *without)
+{
+    for (int pass = 0; pass < 2; pass++) { /* a shape may depend on what is there */
+        set_sizes(&t->o, false, without, t->o.in, t->in);
+        set_sizes(&t->o, true, without, t->o.out, t->out);
+    }
 }
 
 static dtype letter_type(const microbench *j, char letter, bool wide)
@@ -185,7 +196,7 @@ static void set_types(const microbench *j, timed_op *t)
         if (t->out[i]) {
             t->o.out[i] = JIG_TENSORS + i;
             t->types.out[i] =
-                letter_type(j, out[i], t->wide_out >> i & 1 || is_gradient(t->o.kind, i));
+                letter_type(j, out[i], (t->wide_out | op_infos[t->o.kind].adds) >> i & 1);
             (void)narrow_type(t->o.kind, false, i, &t->types.out[i]);
             t->types.out_elements[i] = t->out[i];
         }

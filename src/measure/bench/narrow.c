@@ -11,29 +11,17 @@
 
 bool narrow_type(op_kind k, bool in, int i, dtype *type)
 {
-    static const struct {
-        op_kind first, last;
-        bool in;
-        int codes[2], scales[2];
-    } rows[] = {
-        {OP_QGEMM, OP_QGROUPED_W, true, {IN_QGEMM_x, IN_QGEMM_w}, {IN_QGEMM_xs, IN_QGEMM_ws}},
-        {OP_QUANTISE,
-         OP_QUANTISE,
-         false,
-         {OUT_QUANTISE_q, OUT_QUANTISE_qt},
-         {OUT_QUANTISE_s, OUT_QUANTISE_st}},
-        {OP_ACT_QUANT,
-         OP_NORM_QUANT,
-         false,
-         {OUT_ACT_QUANT_q, OUT_ACT_QUANT_qt},
-         {OUT_ACT_QUANT_s, OUT_ACT_QUANT_st}},
-    };
-    for (int r = 0; r < COUNT(rows); r++) {
-        if (k < rows[r].first || k > rows[r].last || in != rows[r].in) continue;
-        for (int n = 0; n < 2; n++) {
-            if (rows[r].codes[n] == i) return *type = DTYPE_E4M3, true;
-            if (rows[r].scales[n] == i) return *type = DTYPE_F32, true;
-        }
+    enum { CODES = 2, SCALES = 4 };
+    static const int gemm[] = {IN_QGEMM_x, IN_QGEMM_w, IN_QGEMM_xs, IN_QGEMM_ws};
+    static const int plain[] = {OUT_QUANTISE_q, OUT_QUANTISE_qt, OUT_QUANTISE_s, OUT_QUANTISE_st};
+    static const int fused[] = {OUT_ACT_QUANT_q, OUT_ACT_QUANT_qt, OUT_ACT_QUANT_s,
+                                OUT_ACT_QUANT_st};
+    if (in == op_makes_codes(k) || !(op_makes_codes(k) || op_is_quantised(k))) return false;
+    const int *places = in ? gemm : op_is_quantised(k) ? plain : fused;
+    for (int n = 0; n < SCALES; n++) {
+        if (places[n] != i) continue;
+        *type = n < CODES ? DTYPE_E4M3 : DTYPE_F32;
+        return true;
     }
     return false;
 }
