@@ -27,12 +27,13 @@ __device__ __forceinline__ void load_pair(uint32_t to, const CUtensorMap *map, c
 {
     const int bytes = B_BYTES / PAIR;
     if (!t->alone) {
-        load_part<GEMM_FORWARD, true>(to + bytes * rank, map, t, column_of(x, t, rank), k0, full,
-                                      3);
+        load_part<GEMM_FORWARD, TILE_N / PAIR, true, TILE_N>(to + bytes * rank, map, t,
+                                                             column_of(x, t, rank), k0, full, 3);
         return;
     }
     for (int i = 0; i < PAIR; i++)
-        load_part<GEMM_FORWARD, false>(to + bytes * i, map, t, column_of(x, t, i), k0, full, 0);
+        load_part<GEMM_FORWARD, TILE_N / PAIR, false, TILE_N>(to + bytes * i, map, t,
+                                                              column_of(x, t, i), k0, full, 0);
 }
 
 __device__ void produce_pairs(gemm_shared<STAGES> *s, const CUtensorMap *a, const CUtensorMap *b,
@@ -122,7 +123,7 @@ __device__ __forceinline__ void hand_over_blocks(const float acc[128], gemm_shar
     barrier_wait(shared_address(&s->out_granted[half]), *granted);
     *granted ^= 1;
 #pragma unroll
-    for (int b = 0; b < N_BLOCKS; b++) stage_bf16(s->out[b], acc, b);
+    for (int b = 0; b < N_BLOCKS; b++) stage_bf16<TILE_N>(s->out[b], acc, b);
     if (!whole<GEMM_FORWARD>(t, half)) {
         __syncwarp();
         for (int b = 0; b < N_BLOCKS; b++)
@@ -154,8 +155,8 @@ __device__ void consume_pairs(gemm_shared<STAGES> *s, const act_args &x, int ran
         for (int step = 0; step < t.n_steps; step++, ring_next<STAGES>(&r)) {
             const uint32_t stage = shared_address(s->stage[r.at]);
             barrier_wait(shared_address(&s->full[r.at]), r.phase);
-            multiply_stage<GEMM_FORWARD>(acc, stage + half * BLOCK_BYTES, stage + A_BYTES,
-                                         step == 0);
+            multiply_stage<GEMM_FORWARD, TILE_N>(acc, stage + half * BLOCK_BYTES, stage + A_BYTES,
+                                                 step == 0);
             if (step) {
                 wgmma_wait<1>();
                 release<PAIR>(&s->empty[last]);

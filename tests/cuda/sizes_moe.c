@@ -111,9 +111,12 @@ static const sizes tries[] = {
     GROUPS(4, 200, 7, 64, 128),
     GROUPS(5, 2900, 13, 512, 64),
     GROUPS(0, 1500, 250, 64, 64),
+    GROUPS(0, 700, 3, 960, 256), /* tiles of 240 columns, of 256, and half a pair of row tiles */
+    GROUPS(5, 500, 5, 512, 480),
     {OP_GROUPED_W, {159, 7, 33, 19}, OVERWRITE, NULL, 0, 2},
     {OP_GROUPED_W, {3000, 17, 192, 320}, OVERWRITE, NULL, 0, 2},
     {OP_GROUPED_W, {200, 7, 64, 128}, OVERWRITE, NULL, 0, 4},
+    {OP_GROUPED_W, {500, 5, 448, 512}, OVERWRITE, NULL, 0, 2},
 #define BIASES(way, ...)                                                                           \
     {OP_GROUPED_BIAS, {__VA_ARGS__}, 0, NULL, 0, way},                                             \
         {OP_GROUPED_BIAS, {__VA_ARGS__}, 0, "i1", 0, way},                                         \
@@ -123,6 +126,7 @@ static const sizes tries[] = {
         OP_GROUPED_BIAS_P, {__VA_ARGS__}, 0, NULL, 0, way                                          \
     }
     BIASES(0, 159, 7, 33),
+    BIASES(5, 159, 7, 1160),
     BIASES(1, 159, 7, 129),
     BIASES(2, 900, 40, 65),
     BIASES(4, 20, 7, 65),

@@ -347,6 +347,10 @@ template <int AT, int BT> inline void wgmma_64x256(float *, uint64_t, uint64_t, 
 {
     abort();
 }
+template <int AT, int BT> inline void wgmma_64x240(float *, uint64_t, uint64_t, int)
+{
+    abort();
+}
 template <int N> inline void gemms_arrived(float *)
 {
 }

@@ -28,7 +28,7 @@ static inline bool wgmma_fills(const op *o)
     const int64_t m = o->dim[DIM_GEMM_M], n = o->dim[DIM_GEMM_N], k = o->dim[DIM_GEMM_K];
     const int64_t pairs = 66, down = o->kind == OP_GEMM_W ? n : m,
                   across = o->kind == OP_GEMM ? n : k;
-    const int64_t tiles = ceil_of(down, 2 * TILE_M) * ceil_of(across, TILE_N);
+    const int64_t tiles = ceil_of(down, 2 * TILE_M) * ceil_of(across, tile_width(across));
     return 100 * tiles >= 85 * ceil_of(tiles, pairs) * pairs;
 }
 

@@ -188,8 +188,8 @@ __device__ void consume_fp8(gemm_shared<STAGES> *s, gemm_args g, fp8_scales x, i
         if constexpr (OUT == OUT_BF16)
             hand_over<KIND, STAGES>(acc, s, g, &t, half, &granted);
         else
-            add_results<OUT, 1>(acc, s->out[0] + (threadIdx.x / 32 - 4) * 16 * ROW_BYTES, g, &t,
-                                half);
+            add_results<OUT, TILE_N, 1>(acc, s->out[0] + (threadIdx.x / 32 - 4) * 16 * ROW_BYTES, g,
+                                        &t, half);
     }
 }
 

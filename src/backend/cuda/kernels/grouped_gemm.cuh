@@ -23,7 +23,10 @@
  * I6  Where an expert's row tiles do not fill its last cluster, the blocks of a cluster share each
  *     one that is left: neighbouring columns of the same rows, each with loads of its own. Half a
  *     pair would idle else, which costs 8 % where experts have 11 row tiles.
- * I7  Results leave through one buffer that the storing warp grants to the multiplying warpgroups
+ * I7  A tile has WIDTH columns, TILE_N or NARROW_N: 2,880 columns are 12 tiles of 240, and of 256
+ *     they would be 11.25, computed as 12. A narrower tile is loaded as a whole one, and its last
+ *     block of 64 columns is stored by the warps.
+ * I8  Results leave through one buffer that the storing warp grants to the multiplying warpgroups
  *     in turn, and the copy engine empties it while they go on. So the two drift apart by as much
  *     as the stages allow, and the tensor cores work for one while the other unloads. */
 #ifndef BACKEND_CUDA_KERNELS_GROUPED_GEMM_CUH
@@ -38,6 +41,7 @@ enum { OUT_BF16, OUT_FP32_ADD, OUT_FP32 };
 enum {
     TILE_M = 128,
     TILE_N = 256,
+    NARROW_N = 240, /* I7 */
     TILE_K = 64,
     HALF_M = 64,     /* rows of a warpgroup */
     ROW_BYTES = 128, /* of a swizzled row */
@@ -75,7 +79,7 @@ template <int STAGES> struct gemm_shared {
     alignas(1024) uint8_t stage[STAGES][STAGE_BYTES];
     alignas(1024) uint8_t out[OUT_BLOCKS][BLOCK_BYTES];
     uint64_t full[STAGES], empty[STAGES];
-    uint64_t out_granted[2], out_full; /* I7 */
+    uint64_t out_granted[2], out_full; /* I8 */
     int tiles_end[MAX_EXPERTS], first_row[MAX_EXPERTS + 1];
 };
 
@@ -105,8 +109,9 @@ template <int KIND, int CLUSTER>
 __device__ __forceinline__ void tiles_down(gemm_args g, int rows, int *full, int *odd)
 {
     const int down = ((is_weight(KIND) ? g.m : rows) + TILE_M - 1) / TILE_M;
-    *full = is_weight(KIND) ? (down + CLUSTER - 1) / CLUSTER : down / CLUSTER;
-    *odd = is_weight(KIND) ? 0 : down % CLUSTER;
+    const bool whole = KIND == GEMM_WEIGHT_FP8;
+    *full = whole ? (down + CLUSTER - 1) / CLUSTER : down / CLUSTER;
+    *odd = whole ? 0 : down % CLUSTER;
 }
 
 __device__ __forceinline__ int warp_prefix(int x, int lane)
@@ -125,10 +130,10 @@ __device__ __forceinline__ int row_start(gemm_args g, int e)
 }
 
 /* By one warp. With an accumulating weight gradient an expert without rows has nothing to add. */
-template <int KIND, int CLUSTER, int OUT>
+template <int KIND, int CLUSTER, int OUT, int WIDTH>
 __device__ void list_tiles(gemm_args g, int *tiles_end, int *first_row)
 {
-    const int lane = threadIdx.x % 32, across = (g.n + TILE_N - 1) / TILE_N;
+    const int lane = threadIdx.x % 32, across = (g.n + WIDTH - 1) / WIDTH;
     int tiles_before = 0;
     for (int e0 = 0; e0 < g.n_experts; e0 += 32) {
         const int e = e0 + lane, rows_end = row_start(g, min(e + 1, g.n_experts));
@@ -148,7 +153,7 @@ __device__ void list_tiles(gemm_args g, int *tiles_end, int *first_row)
 }
 
 /* Tile number t for block `rank` of its cluster; `e` moves on from call to call. */
-template <int KIND, int CLUSTER>
+template <int KIND, int CLUSTER, int WIDTH = TILE_N>
 __device__ __forceinline__ bool find_tile(gemm_args g, const int *tiles_end, const int *first_row,
                                           int t, int *e, int rank, tile *out)
 {
@@ -158,18 +163,18 @@ __device__ __forceinline__ bool find_tile(gemm_args g, const int *tiles_end, con
     out->expert = *e;
     out->first_row = first_row[*e];
     out->rows = first_row[*e + 1] - first_row[*e];
-    int full, odd, across = (g.n + TILE_N - 1) / TILE_N;
+    int full, odd, across = (g.n + WIDTH - 1) / WIDTH;
     tiles_down<KIND, CLUSTER>(g, out->rows, &full, &odd);
     out->alone = local >= full * across;
     if (out->alone) {
         const int left = local - full * across, wide = (across + CLUSTER - 1) / CLUSTER;
         out->m0 = (full * CLUSTER + left / wide) * TILE_M;
-        out->n0 = (left % wide * CLUSTER + rank) * TILE_N;
+        out->n0 = (left % wide * CLUSTER + rank) * WIDTH;
     } else {
         int band = local / (BAND * across), in_band = local % (BAND * across);
         int height = min(BAND, full - band * BAND);
         out->m0 = ((band * BAND + in_band % height) * CLUSTER + rank) * TILE_M;
-        out->n0 = in_band / height * TILE_N;
+        out->n0 = in_band / height * WIDTH;
     }
     int summed = is_weight(KIND) ? out->rows : g.k;
     if (KIND == GEMM_WEIGHT_FP8)
@@ -195,11 +200,26 @@ __device__ __forceinline__ void load_a(uint32_t to, const CUtensorMap *map, cons
         tma_load<2, false>(to, map, {k0, t->first_row + t->m0, 0, 0}, full, 0);
 }
 
-template <int KIND, bool MANY>
+/* Blocks of 64 columns can be one copy where tiles begin at multiples of 64 (I7). */
+__host__ __device__ constexpr bool in_boxes(int kind, int width)
+{
+    return (kind == GEMM_DATA || kind == GEMM_WEIGHT) && width % 64 != 0;
+}
+
+template <int KIND, int PART, bool MANY, int WIDTH>
 __device__ __forceinline__ void load_part(uint32_t to, const CUtensorMap *map, const tile *t,
                                           int n0, int k0, uint32_t full, uint16_t blocks)
 {
-    if constexpr (KIND == GEMM_FORWARD)
+    if constexpr (in_boxes(KIND, WIDTH)) {
+#pragma unroll
+        for (int i = 0; i < PART / 64; i++) {
+            const uint32_t block = to + i * BLOCK_BYTES;
+            if constexpr (KIND == GEMM_DATA)
+                tma_load<3, MANY>(block, map, {n0 + i * 64, k0, t->expert, 0}, full, blocks);
+            else
+                tma_load<2, MANY>(block, map, {n0 + i * 64, t->first_row + k0, 0, 0}, full, blocks);
+        }
+    } else if constexpr (KIND == GEMM_FORWARD)
         tma_load<3, MANY>(to, map, {k0, n0, t->expert, 0}, full, blocks);
     else if constexpr (KIND == GEMM_DATA)
         tma_load<4, MANY>(to, map, {0, k0, n0 / 64, t->expert}, full, blocks);
@@ -209,19 +229,20 @@ __device__ __forceinline__ void load_part(uint32_t to, const CUtensorMap *map, c
         tma_load<3, MANY>(to, map, {0, t->first_row + k0, n0 / 64, 0}, full, blocks);
 }
 
-template <int KIND, int CLUSTER>
+template <int KIND, int CLUSTER, int WIDTH>
 __device__ __forceinline__ void load_b(uint32_t to, const CUtensorMap *map, const tile *t, int k0,
                                        uint32_t full, int rank)
 {
-    const int part = TILE_N / CLUSTER, bytes = B_BYTES / CLUSTER;
+    constexpr int part = TILE_N / CLUSTER, bytes = B_BYTES / CLUSTER;
     const uint16_t all = (1 << CLUSTER) - 1;
     if (CLUSTER > 1 && !t->alone) {
-        load_part<KIND, true>(to + bytes * rank, map, t, t->n0 + part * rank, k0, full, all);
+        load_part<KIND, part, true, WIDTH>(to + bytes * rank, map, t, t->n0 + part * rank, k0, full,
+                                           all);
         return;
     }
 #pragma unroll
     for (int i = 0; i < CLUSTER; i++)
-        load_part<KIND, false>(to + bytes * i, map, t, t->n0 + part * i, k0, full, 0);
+        load_part<KIND, part, false, WIDTH>(to + bytes * i, map, t, t->n0 + part * i, k0, full, 0);
 }
 
 /* Scales of the columns lie in the upper half of the results' buffer, which sums in FP32 need only
@@ -256,7 +277,7 @@ __device__ __forceinline__ void clear_rows(uint8_t *a, uint8_t *b, int rows, int
     warps_sync(3, 256);
 }
 
-template <int KIND>
+template <int KIND, int WIDTH>
 __device__ __forceinline__ void multiply_stage(float acc[128], uint32_t a, uint32_t b, int first)
 {
     constexpr int AT = KIND == GEMM_WEIGHT, BT = KIND != GEMM_FORWARD;
@@ -265,8 +286,13 @@ __device__ __forceinline__ void multiply_stage(float acc[128], uint32_t a, uint3
     const int a_step = AT ? 16 * ROW_BYTES : 32, b_step = BT ? 16 * ROW_BYTES : 32;
     wgmma_fence();
 #pragma unroll
-    for (int k = 0; k < TILE_K / 16; k++)
-        wgmma_64x256<AT, BT>(acc, da + (a_step * k >> 4), db + (b_step * k >> 4), !first || k);
+    for (int k = 0; k < TILE_K / 16; k++) {
+        const uint64_t a_at = da + (a_step * k >> 4), b_at = db + (b_step * k >> 4);
+        if constexpr (WIDTH == NARROW_N)
+            wgmma_64x240<AT, BT>(acc, a_at, b_at, !first || k);
+        else
+            wgmma_64x256<AT, BT>(acc, a_at, b_at, !first || k);
+    }
     wgmma_commit();
 }
 
@@ -278,13 +304,16 @@ __device__ __forceinline__ uint32_t pack(float lo, float hi)
     return *(uint32_t *)&p;
 }
 
-/* 64 rows x 64 columns of BF16 in four warps, from column 64 * block, swizzled as the tensor map
+/* 64 rows x 64 columns of BF16 in four warps (of the last block what there is of it), from column
+ * 64 * block, swizzled as the tensor map
  * says, so that no two writes of a warp meet in a bank. */
+template <int WIDTH>
 __device__ __forceinline__ void stage_bf16(uint8_t *to, const float acc[128], int block)
 {
     const int lane = threadIdx.x % 32, row = threadIdx.x / 32 % 4 * 16 + lane % 16;
 #pragma unroll
     for (int j = 0; j < 8; j += 2) {
+        if (block * 64 + j * 8 >= WIDTH) break;
         const float *d = acc + (block * 8 + j) * 4;
         const uint32_t r[4] = {pack(d[0], d[1]), pack(d[2], d[3]), pack(d[4], d[5]),
                                pack(d[6], d[7])};
@@ -293,7 +322,9 @@ __device__ __forceinline__ void stage_bf16(uint8_t *to, const float acc[128], in
     }
 }
 
-/* A tile that ends inside these 64 rows (I4): each warp stores what it staged itself. */
+/* A tile that ends inside these 64 rows (I4) or columns (I7): each warp stores what it staged
+ * itself. */
+template <int WIDTH>
 __device__ __forceinline__ void store_some(const uint8_t *from, gemm_args g, const tile *t,
                                            int block, int half)
 {
@@ -301,7 +332,7 @@ __device__ __forceinline__ void store_some(const uint8_t *from, gemm_args g, con
 #pragma unroll
     for (int i = 0; i < 4; i++) {
         const int row = threadIdx.x / 32 % 4 * 16 + i * 4 + lane / 8, m = half * HALF_M + row;
-        if (m >= t->valid || n >= g.n) continue;
+        if (m >= t->valid || n >= g.n || n >= t->n0 + WIDTH) continue;
         float4 v = *(const float4 *)(from + row * ROW_BYTES + ((chunk ^ (row & 7)) << 4));
         __nv_bfloat16 *c = (__nv_bfloat16 *)g.c + (size_t)(t->first_row + t->m0 + m) * g.n + n;
         *(float4 *)c = v;
@@ -313,7 +344,7 @@ __device__ __forceinline__ void store_some(const uint8_t *from, gemm_args g, con
  * the copy engine's reduction was slower (609 against 668 TFLOP/s: the one buffer holds only half
  * of a warpgroup's), and so were loading, adding and storing (618) and bringing the sums into the
  * L2 first (615). */
-template <int OUT, int BUFFERS = 2>
+template <int OUT, int WIDTH = TILE_N, int BUFFERS = 2>
 __device__ __forceinline__ void add_results(const float acc[128], uint8_t *staging, gemm_args g,
                                             const tile *t, int half)
 {
@@ -321,10 +352,11 @@ __device__ __forceinline__ void add_results(const float acc[128], uint8_t *stagi
     const int above = half * HALF_M + warp * 16;
     float *c = (float *)g.c + ((size_t)t->expert * g.m + t->m0 + above) * g.n + t->n0 + chunk * 4;
 #pragma unroll
-    for (int block = 0; block < TILE_N / 32; block++) {
+    for (int block = 0; block < (WIDTH + 31) / 32; block++) {
         uint8_t *buffer = staging + block % BUFFERS * 16 * ROW_BYTES;
 #pragma unroll
         for (int j = 0; j < 4; j++) {
+            if (block * 32 + j * 8 >= WIDTH) break;
             const float *d = acc + (block * 4 + j) * 4;
             const int to = lane / 4, at = (2 * j + lane % 4 / 2) ^ to;
             uint8_t *p = buffer + to * ROW_BYTES + (at << 4) + lane % 2 * 8;
@@ -332,7 +364,8 @@ __device__ __forceinline__ void add_results(const float acc[128], uint8_t *stagi
             *(float2 *)(p + 8 * ROW_BYTES) = make_float2(d[2], d[3]);
         }
         __syncwarp();
-        const bool inside = t->n0 + block * 32 + chunk * 4 < g.n;
+        const int column = block * 32 + chunk * 4;
+        const bool inside = column < WIDTH && t->n0 + column < g.n;
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             const int row = i * 4 + lane / 8;
@@ -361,7 +394,7 @@ template <int KIND> __device__ __forceinline__ bool whole(const tile *t, int hal
 
 /* ---- the three roles ---- */
 
-template <int KIND, int CLUSTER, int STAGES>
+template <int KIND, int CLUSTER, int STAGES, int WIDTH = TILE_N>
 __device__ void produce(gemm_shared<STAGES> *s, const CUtensorMap *a, const CUtensorMap *b,
                         gemm_args g, int rank)
 {
@@ -369,7 +402,7 @@ __device__ void produce(gemm_shared<STAGES> *s, const CUtensorMap *a, const CUte
     tile t;
     int e = 0;
     for (int i = blockIdx.x / CLUSTER;
-         find_tile<KIND, CLUSTER>(g, s->tiles_end, s->first_row, i, &e, rank, &t);
+         find_tile<KIND, CLUSTER, WIDTH>(g, s->tiles_end, s->first_row, i, &e, rank, &t);
          i += gridDim.x / CLUSTER) {
         const bool rows = t.valid > 0; /* the other block's half of B is still to be sent */
         for (int step = 0; step < t.n_steps; step++, ring_next<STAGES>(&r)) {
@@ -388,19 +421,19 @@ __device__ void produce(gemm_shared<STAGES> *s, const CUtensorMap *a, const CUte
             }
             if (rows) load_a<KIND>(to, a, &t, step * TILE_K, full);
             if (rows || !t.alone)
-                load_b<KIND, CLUSTER>(to + A_BYTES, b, &t, step * TILE_K, full, rank);
+                load_b<KIND, CLUSTER, WIDTH>(to + A_BYTES, b, &t, step * TILE_K, full, rank);
         }
     }
 }
 
-template <int KIND, int CLUSTER, int STAGES>
+template <int KIND, int CLUSTER, int STAGES, int WIDTH = TILE_N>
 __device__ void store_results(gemm_shared<STAGES> *s, const CUtensorMap *c, gemm_args g, int rank)
 {
     uint32_t phase = 0;
     tile t;
     int e = 0;
     for (int i = blockIdx.x / CLUSTER;
-         find_tile<KIND, CLUSTER>(g, s->tiles_end, s->first_row, i, &e, rank, &t);
+         find_tile<KIND, CLUSTER, WIDTH>(g, s->tiles_end, s->first_row, i, &e, rank, &t);
          i += gridDim.x / CLUSTER) {
         for (int half = 0; half < 2; half++) {
             if (idle<KIND>(&t, half)) continue;
@@ -408,7 +441,7 @@ __device__ void store_results(gemm_shared<STAGES> *s, const CUtensorMap *c, gemm
             barrier_wait(shared_address(&s->out_full), phase);
             phase ^= 1;
             if (!whole<KIND>(&t, half)) continue;
-            for (int b = 0; b < OUT_BLOCKS; b++) {
+            for (int b = 0; b < WIDTH / 64; b++) {
                 const uint32_t from = shared_address(s->out[b]);
                 const int n = t.n0 + b * 64, m = t.m0 + half * HALF_M;
                 if constexpr (KIND == GEMM_WEIGHT)
@@ -423,19 +456,21 @@ __device__ void store_results(gemm_shared<STAGES> *s, const CUtensorMap *c, gemm
     tma_wait_all();
 }
 
-/* One warpgroup hands over its 64 x 256 results (I7). */
-template <int KIND, int STAGES>
+/* One warpgroup hands over its 64 x WIDTH results (I8). */
+template <int KIND, int STAGES, int WIDTH = TILE_N>
 __device__ __forceinline__ void hand_over(const float acc[128], gemm_shared<STAGES> *s, gemm_args g,
                                           const tile *t, int half, uint32_t *granted)
 {
     barrier_wait(shared_address(&s->out_granted[half]), *granted);
     *granted ^= 1;
 #pragma unroll
-    for (int b = 0; b < OUT_BLOCKS; b++) stage_bf16(s->out[b], acc, b);
-    if (!whole<KIND>(t, half)) {
+    for (int b = 0; b < OUT_BLOCKS; b++) stage_bf16<WIDTH>(s->out[b], acc, b);
+    const bool all = !whole<KIND>(t, half);
+    if (all || WIDTH % 64) {
         __syncwarp();
 #pragma unroll
-        for (int b = 0; b < OUT_BLOCKS; b++) store_some(s->out[b], g, t, b, half);
+        for (int b = 0; b < OUT_BLOCKS; b++)
+            if (all || (b + 1) * 64 > WIDTH) store_some<WIDTH>(s->out[b], g, t, b, half);
     }
     proxy_fence();
     __syncwarp();
@@ -460,7 +495,7 @@ __device__ __forceinline__ void pass_by(gemm_shared<STAGES> *s, const tile *t, r
     }
 }
 
-template <int KIND, int OUT, int CLUSTER, int STAGES>
+template <int KIND, int OUT, int CLUSTER, int STAGES, int WIDTH>
 __device__ void consume(gemm_shared<STAGES> *s, gemm_args g, int rank, int half)
 {
     ring r = {0, 0};
@@ -468,14 +503,14 @@ __device__ void consume(gemm_shared<STAGES> *s, gemm_args g, int rank, int half)
     int e = 0, i = blockIdx.x / CLUSTER;
     const int stride = gridDim.x / CLUSTER;
     uint32_t granted = 0;
-    bool more = find_tile<KIND, CLUSTER>(g, s->tiles_end, s->first_row, i, &e, rank, &t);
+    bool more = find_tile<KIND, CLUSTER, WIDTH>(g, s->tiles_end, s->first_row, i, &e, rank, &t);
     while (more) {
         float acc[128];
         int last = 0;
         if (idle<KIND>(&t, half)) {
             pass_by<CLUSTER, STAGES>(s, &t, &r, half);
-            more =
-                find_tile<KIND, CLUSTER>(g, s->tiles_end, s->first_row, i += stride, &e, rank, &t);
+            more = find_tile<KIND, CLUSTER, WIDTH>(g, s->tiles_end, s->first_row, i += stride, &e,
+                                                   rank, &t);
             continue;
         }
         for (int step = 0; step < t.n_steps; step++, ring_next<STAGES>(&r)) {
@@ -483,8 +518,8 @@ __device__ void consume(gemm_shared<STAGES> *s, gemm_args g, int rank, int half)
             barrier_wait(shared_address(&s->full[r.at]), r.phase);
             if (KIND == GEMM_WEIGHT && t.rows - step * TILE_K < TILE_K)
                 clear_rows(stage, stage + A_BYTES, t.rows - step * TILE_K, half);
-            multiply_stage<KIND>(acc, shared_address(stage) + half * BLOCK_BYTES,
-                                 shared_address(stage) + A_BYTES, step == 0);
+            multiply_stage<KIND, WIDTH>(acc, shared_address(stage) + half * BLOCK_BYTES,
+                                        shared_address(stage) + A_BYTES, step == 0);
             if (step) {
                 wgmma_wait<1>();
                 release<CLUSTER>(&s->empty[last]);
@@ -492,25 +527,25 @@ __device__ void consume(gemm_shared<STAGES> *s, gemm_args g, int rank, int half)
             last = r.at;
         }
         /* In the shadow of the last GEMMs. */
-        more =
-            find_tile<KIND, CLUSTER>(g, s->tiles_end, s->first_row, i += stride, &e, rank, &next);
+        more = find_tile<KIND, CLUSTER, WIDTH>(g, s->tiles_end, s->first_row, i += stride, &e, rank,
+                                               &next);
         wgmma_wait<0>();
         release<CLUSTER>(&s->empty[last]);
         if constexpr (OUT != OUT_BF16)
-            add_results<OUT>(acc, s->out[0] + (threadIdx.x / 32 - 4) * (BLOCK_BYTES / 2), g, &t,
-                             half);
+            add_results<OUT, WIDTH>(acc, s->out[0] + (threadIdx.x / 32 - 4) * (BLOCK_BYTES / 2), g,
+                                    &t, half);
         else
-            hand_over<KIND, STAGES>(acc, s, g, &t, half, &granted);
+            hand_over<KIND, STAGES, WIDTH>(acc, s, g, &t, half, &granted);
         t = next;
     }
 }
 
 /* Before the roles part. */
-template <int KIND, int OUT, int CLUSTER, int STAGES>
+template <int KIND, int OUT, int CLUSTER, int STAGES, int WIDTH = TILE_N>
 __device__ __forceinline__ void set_up(gemm_shared<STAGES> *s, gemm_args g)
 {
     if (threadIdx.x < 32)
-        list_tiles<KIND, CLUSTER, OUT>(g, s->tiles_end, s->first_row);
+        list_tiles<KIND, CLUSTER, OUT, WIDTH>(g, s->tiles_end, s->first_row);
     else if (threadIdx.x == 32) {
         for (int i = 0; i < STAGES; i++) {
             barrier_init(shared_address(&s->full[i]), 1);
@@ -525,19 +560,19 @@ __device__ __forceinline__ void set_up(gemm_shared<STAGES> *s, gemm_args g)
     if (CLUSTER > 1) cluster_sync();
 }
 
-template <int KIND, int OUT, int CLUSTER, int STAGES>
+template <int KIND, int OUT, int CLUSTER, int STAGES, int WIDTH = TILE_N>
 __device__ __forceinline__ void copy(gemm_shared<STAGES> *s, const CUtensorMap *a,
                                      const CUtensorMap *b, const CUtensorMap *c, gemm_args g,
                                      int rank)
 {
     if (threadIdx.x == 0)
-        produce<KIND, CLUSTER, STAGES>(s, a, b, g, rank);
+        produce<KIND, CLUSTER, STAGES, WIDTH>(s, a, b, g, rank);
     else if (threadIdx.x == 32 && OUT == OUT_BF16)
-        store_results<KIND, CLUSTER, STAGES>(s, c, g, rank);
+        store_results<KIND, CLUSTER, STAGES, WIDTH>(s, c, g, rank);
     __syncwarp();
 }
 
-template <int KIND, int OUT, int CLUSTER, int STAGES>
+template <int KIND, int OUT, int CLUSTER, int STAGES, int WIDTH>
 __global__ void __launch_bounds__(GEMM_THREADS, 1)
     grouped_gemm(const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b,
                  const __grid_constant__ CUtensorMap c, const gemm_args g)
@@ -546,13 +581,13 @@ __global__ void __launch_bounds__(GEMM_THREADS, 1)
     gemm_shared<STAGES> *s = (gemm_shared<STAGES> *)shared_bytes;
     const int role = threadIdx.x / 128;
     const int rank = CLUSTER > 1 ? (int)cluster_rank() : 0;
-    set_up<KIND, OUT, CLUSTER, STAGES>(s, g);
+    set_up<KIND, OUT, CLUSTER, STAGES, WIDTH>(s, g);
     if (role == 0) {
         registers_fewer<40>();
-        copy<KIND, OUT, CLUSTER, STAGES>(s, &a, &b, &c, g, rank);
+        copy<KIND, OUT, CLUSTER, STAGES, WIDTH>(s, &a, &b, &c, g, rank);
     } else {
         registers_more<232>();
-        consume<KIND, OUT, CLUSTER, STAGES>(s, g, rank, role - 1);
+        consume<KIND, OUT, CLUSTER, STAGES, WIDTH>(s, g, rank, role - 1);
     }
     /* The other block may still deliver into this one's memory, or count at its barriers. */
     if (CLUSTER > 1) cluster_sync();

@@ -13,7 +13,16 @@ typedef struct {
     gemm_args g;
 } grouped_call;
 
-template <int KIND, int CLUSTER> static bool make_maps(const grouped_call &q, CUtensorMap map[3])
+/* Columns of a tile: the narrower one where that leaves at least 3 % less to compute. */
+static inline int tile_width(int64_t n)
+{
+    const int64_t wide = (n + TILE_N - 1) / TILE_N * TILE_N,
+                  narrow = (n + NARROW_N - 1) / NARROW_N * NARROW_N;
+    return 100 * narrow <= 97 * wide ? NARROW_N : TILE_N;
+}
+
+template <int KIND, int CLUSTER, int WIDTH = TILE_N>
+static bool make_maps(const grouped_call &q, CUtensorMap map[3])
 {
     const uint64_t t = (uint64_t)q.g.rows, n = (uint64_t)q.g.n, k = (uint64_t)q.g.k;
     const uint64_t m = (uint64_t)q.g.m, e = (uint64_t)q.g.n_experts;
@@ -25,7 +34,11 @@ template <int KIND, int CLUSTER> static bool make_maps(const grouped_call &q, CU
         a = {2, {t / 2, m}, {1, t / 2}, {TILE_K, TILE_M}};
     else
         a = {2, {k, t}, {1, k}, {TILE_K, TILE_M}};
-    if (KIND == GEMM_FORWARD)
+    if (in_boxes(KIND, WIDTH) && KIND == GEMM_DATA)
+        b = {3, {n, k, e}, {1, n, n * k}, {64, TILE_K, 1}};
+    else if (in_boxes(KIND, WIDTH))
+        b = {2, {n, t}, {1, n}, {64, TILE_K}};
+    else if (KIND == GEMM_FORWARD)
         b = {3, {k, n, e}, {1, k, n * k}, {TILE_K, part, 1}};
     else if (KIND == GEMM_DATA)
         b = {4, {64, k, n / 64, e}, {1, n, 64, n * k}, {64, TILE_K, part / 64, 1}};
@@ -72,10 +85,18 @@ static cudaError_t launch_clusters(KERNEL kernel, int *n_clusters, int bytes, cu
     }
 }
 
-template <int KIND, int OUT, int CLUSTER, int STAGES> static int *clusters_kept(void)
+template <int KIND, int OUT, int CLUSTER, int STAGES, int WIDTH> static int *clusters_kept(void)
 {
     static int n;
     return &n;
+}
+
+template <int KIND, int OUT, int CLUSTER, int STAGES, int WIDTH, typename... ARGS>
+static cudaError_t launch_width(cudaStream_t stream, ARGS... args)
+{
+    return launch_clusters<CLUSTER>(grouped_gemm<KIND, OUT, CLUSTER, STAGES, WIDTH>,
+                                    clusters_kept<KIND, OUT, CLUSTER, STAGES, WIDTH>(),
+                                    (int)sizeof(gemm_shared<STAGES>), stream, args...);
 }
 
 /* Once before the first launch: none may be made in the middle of a capture. */
@@ -83,19 +104,21 @@ template <int KIND, int OUT, int CLUSTER = 2, int STAGES = 4>
 static cudaError_t grouped_prepare(void)
 {
     if (!tensor_map_encoder()) return cudaErrorNotSupported;
-    return launch_clusters<CLUSTER>(grouped_gemm<KIND, OUT, CLUSTER, STAGES>,
-                                    clusters_kept<KIND, OUT, CLUSTER, STAGES>(),
-                                    (int)sizeof(gemm_shared<STAGES>), 0);
+    const cudaError_t e = launch_width<KIND, OUT, CLUSTER, STAGES, NARROW_N>(0);
+    return e != cudaSuccess ? e : launch_width<KIND, OUT, CLUSTER, STAGES, TILE_N>(0);
 }
 
 template <int KIND, int OUT, int CLUSTER = 2, int STAGES = 4>
 static cudaError_t grouped_launch(const grouped_call &q, cudaStream_t stream)
 {
     CUtensorMap map[3];
-    if (!make_maps<KIND, CLUSTER>(q, map)) return cudaErrorInvalidValue;
-    return launch_clusters<CLUSTER>(
-        grouped_gemm<KIND, OUT, CLUSTER, STAGES>, clusters_kept<KIND, OUT, CLUSTER, STAGES>(),
-        (int)sizeof(gemm_shared<STAGES>), stream, map[0], map[1], map[2], q.g);
+    const bool narrow = tile_width(q.g.n) == NARROW_N;
+    if (narrow ? !make_maps<KIND, CLUSTER, NARROW_N>(q, map) : !make_maps<KIND, CLUSTER>(q, map))
+        return cudaErrorInvalidValue;
+    return narrow ? launch_width<KIND, OUT, CLUSTER, STAGES, NARROW_N>(stream, map[0], map[1],
+                                                                       map[2], q.g)
+                  : launch_width<KIND, OUT, CLUSTER, STAGES, TILE_N>(stream, map[0], map[1], map[2],
+                                                                     q.g);
 }
 
 #endif
