@@ -82,6 +82,10 @@ static const sizes tries[] = {
     {OP_NORM, {37, 128}, 0, NULL, 0, 0}, /* rows that are read several numbers at a time */
     {OP_NORM, {37, 2048}, ZERO_CENTRED, NULL, 0, 0},
     {OP_NORM, {19, 7168}, 0, NULL, 0, 0},
+    {OP_NORM, {19, 2880}, ZERO_CENTRED, NULL, 0, 0}, /* the last chunk is not whole */
+    {OP_NORM, {19, 1416}, 0, "o1", 0, 0},
+    {OP_NORM_D, {19, 2880}, ACCUMULATE, NULL, 0, 0},
+    {OP_NORM_D, {19, 1416}, ZERO_CENTRED, NULL, 0, 0},
     {OP_NORM, {0, 33}, 0, NULL, 0, 0},
     {OP_NORM_D, {67, 33}, ZERO_CENTRED, NULL, 0, 0},
     {OP_NORM_D, {130, 515}, ACCUMULATE, NULL, 0, 0},
@@ -160,6 +164,24 @@ static const sizes tries[] = {
     {OP_ACT_D, {9, 2304}, 0, NULL, 0, 0},
     {OP_ACT_D, {9, 14336}, 0, "i2 o1", 0, 0},
     {OP_ACT_D, {9, 14336}, 0, NULL, 0, 0},
+#define PARTS(f, gated)                                                                            \
+    {OP_ACT_AS, {21, f, gated, ACT_SILU}, 0, NULL, 0, 0},                                          \
+        {OP_ACT_AS, {21, f, gated, ACT_GELU}, 0, "i1", 0, 0},                                      \
+        {OP_ACT_AS, {21, f, gated, ACT_FAST_GELU}, 0, NULL, 0, 0},                                 \
+        {OP_ACT_AS, {21, f, gated, ACT_QUICK_GELU}, 0, NULL, 0, 0},                                \
+        {OP_ACT_AS, {21, f, gated, ACT_SQUARED_RELU}, 0, NULL, 0, 0},                              \
+        {OP_ACT_AS_D, {21, f, gated, ACT_SILU}, 0, NULL, 0, 0},                                    \
+        {OP_ACT_AS_D, {21, f, gated, ACT_GELU}, 0, NULL, 0, 0},                                    \
+        {OP_ACT_AS_D, {21, f, gated, ACT_FAST_GELU}, 0, "i2 o1", 0, 0},                            \
+        {OP_ACT_AS_D, {21, f, gated, ACT_QUICK_GELU}, 0, "o1", 0, 0},                              \
+        {OP_ACT_AS_D, {21, f, gated, ACT_SQUARED_RELU}, 0, NULL, 0, 0},
+    /* rows of parts, the last not whole */
+    PARTS(2888, 0) PARTS(1408, 1){OP_ACT, {37, 2880}, CLAMPED, "i1", 0, 0},
+    {OP_ACT, {37, 2880}, CLAMPED, NULL, 0, 0},
+    {OP_ACT_D, {37, 2880}, CLAMPED, NULL, 0, 0},
+    {OP_ACT_D, {37, 2880}, CLAMPED, "i2 o1", 0, 0},
+    {OP_ACT, {37, 1408}, 0, NULL, 0, 0},
+    {OP_ACT_D, {37, 1408}, 0, NULL, 0, 0},
     {OP_ACT_AS, {33, 65, 0, ACT_GELU}, 0, NULL, 0, 0},
     {OP_ACT_AS, {33, 65, 1, ACT_FAST_GELU}, 0, NULL, 0, 0},
     {OP_ACT_AS, {33, 65, 1, ACT_QUICK_GELU}, 0, "i1", 0, 0},

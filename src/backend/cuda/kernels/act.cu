@@ -26,12 +26,13 @@ static __device__ slope gelu(float x)
 
 static __device__ slope fast_gelu(float x)
 {
+    /* (1 + tanh(y)) / 2 = sigmoid(2 y) */
     const float c = 0.7978845608f, cubic = 0.044715f;
-    const float t = tanhf(c * x * (1 + cubic * x * x)), inner = c * (1 + 3 * cubic * x * x);
-    return {0.5f * x * (1 + t), 0.5f * (1 + t) + 0.5f * x * (1 - t * t) * inner};
+    const float s = sigmoid(2 * c * x * (1 + cubic * x * x)), inner = c * (1 + 3 * cubic * x * x);
+    return {x * s, s + 2 * x * s * (1 - s) * inner};
 }
 
-static __device__ slope function_of(act_kind kind, float x)
+static __device__ __forceinline__ slope function_of(act_kind kind, float x)
 {
     switch (kind) {
     case ACT_GELU:
@@ -53,24 +54,34 @@ struct function {
     bool gated;
     float offset, clamp;
     int64_t f;
-    __device__ int64_t columns() const
+    __host__ __device__ int64_t columns() const
     {
         return gated ? 2 * f : f;
     }
-    __device__ element of(float x, float up) const
+    __device__ __forceinline__ element of(float x, float up) const
     {
-        if (!gated) {
-            const slope s = function_of(kind, x);
+        return shaped(kind, gated, x, up);
+    }
+    /* Of a kind that the compiler may know. */
+    __device__ __forceinline__ element shaped(act_kind own, bool by_up, float x, float up) const
+    {
+        if (!by_up) {
+            const slope s = function_of(own, x);
             return {s.f, s.by_x, 0};
         }
         const bool free_x = clamp <= 0 || x <= clamp, free_up = clamp <= 0 || fabsf(up) <= clamp;
         if (!free_x) x = clamp;
         if (!free_up) up = up < 0 ? -clamp : clamp;
-        const slope s = function_of(kind, x);
+        const slope s = function_of(own, x);
         const float by = up + offset;
         return {s.f * by, free_x ? s.by_x * by : 0, free_up ? s.f : 0};
     }
 };
+
+static_assert((int)DIM_ACT_D_M == DIM_ACT_M && (int)DIM_ACT_D_F == DIM_ACT_F &&
+              (int)DIM_ACT_AS_M == DIM_ACT_M && (int)DIM_ACT_AS_D_M == DIM_ACT_M &&
+              (int)IN_ACT_AS_u == IN_ACT_u && (int)IN_ACT_AS_p == IN_ACT_p &&
+              (int)IN_ACT_AS_D_u == IN_ACT_D_u && (int)OUT_ACT_AS_D_dp == OUT_ACT_D_dp);
 
 static function function_for(const op *o)
 {
@@ -145,18 +156,148 @@ static void act_d(const kernel_call *c)
                         out_of(c, OUT_ACT_D_du), floats_out(c, OUT_ACT_D_dp), function_for(c->o)});
 }
 
-/* ---- SwiGLU in BF16: rows of CHUNKS times 256 numbers, a warp a row, all loads before the first
- * use; wider rows are several such parts, one beside another
+/* ---- all of them in BF16, rows of any multiple of 8: a warp takes up to 1,024 numbers of a row,
+ * whose loads are on their way before the first use, and knows which function it computes
  *
- * The general form asks for each number which function it is of, and loads of one chunk wait for
- * the stores of the last, whose addresses might be theirs. */
+ * In the general form each number asks for that, and a warp waits for its loads once in 256. */
 
-enum { CHUNK = WARP * WIDE };
+enum { CHUNK = WARP * WIDE, PART = 4, PART_WIDTH = PART * CHUNK };
 
 static __device__ __forceinline__ const uint4 *row_at(numbers x, int64_t i, int64_t width)
 {
     return (const uint4 *)((const __nv_bfloat16 *)x.p + i * width);
 }
+
+struct act_arrays {
+    numbers da, u, to; /* da[M][F] of a gradient; a[M][F] or du[M][F or 2F] */
+    const float *p;    /* [M], may be missing */
+    float *dp;         /* [M], may be missing */
+    int64_t m, parts;  /* of a row */
+    int64_t each;      /* parts that one warp takes: all where they are summed */
+    function e;
+};
+
+template <act_kind KIND, bool GATED, bool GRADIENT>
+static __global__ void __launch_bounds__(BLOCK) act_kernel(act_arrays s)
+{
+    const int64_t f = s.e.f, columns = GATED ? 2 * f : f, shares = s.parts / s.each;
+    const int lane = (int)threadIdx.x % WARP;
+    const int64_t step = (int64_t)gridDim.x * WARPS;
+    const uint4 none = make_uint4(0, 0, 0, 0);
+    for (int64_t i = (int64_t)blockIdx.x * WARPS + threadIdx.x / WARP; i < s.m * shares;
+         i += step) {
+        const int64_t row = i / shares;
+        const float scale = s.p ? s.p[row] : 1;
+        float sum = 0;
+        for (int64_t part = i % shares * s.each, past = part + s.each; part < past; part++) {
+            const int64_t first = part * PART_WIDTH + lane * WIDE;
+            const uint4 *from = row_at(s.u, row, columns), *of_da = row_at(s.da, row, f);
+            uint4 gate[PART], up[PART], d[PART];
+#pragma unroll
+            for (int c = 0; c < PART; c++) {
+                const int64_t j = first + c * CHUNK;
+                const bool there = j < f;
+                gate[c] = there ? from[j / WIDE] : none;
+                up[c] = GATED && there ? from[(f + j) / WIDE] : none;
+                d[c] = GRADIENT && there ? of_da[j / WIDE] : none;
+            }
+#pragma unroll
+            for (int c = 0; c < PART; c++) {
+                const int64_t j = first + c * CHUNK;
+                if (j >= f) break;
+                const lanes<WIDE> x = unpack(gate[c]), y = unpack(up[c]), g = unpack(d[c]);
+                lanes<WIDE> to, to_up;
+#pragma unroll
+                for (int k = 0; k < WIDE; k++) {
+                    const element z = s.e.shaped(KIND, GATED, x.v[k], y.v[k]);
+                    sum += g.v[k] * z.a;
+                    to.v[k] = scale * (GRADIENT ? g.v[k] * z.by_gate : z.a);
+                    to_up.v[k] = scale * g.v[k] * z.by_up;
+                }
+                const int64_t at = row * (GRADIENT ? columns : f) + j;
+                store(s.to, at, to);
+                if (GRADIENT && GATED) store(s.to, at + f, to_up);
+            }
+        }
+        if (!GRADIENT || !s.dp) continue;
+        sum = sum_warp(sum);
+        if (lane == 0) s.dp[row] = sum;
+    }
+}
+
+template <act_kind KIND> static void act_of(const kernel_call *c, const act_arrays &s)
+{
+    const unsigned blocks = blocks_of(ceil_of(s.m * (s.parts / s.each), WARPS));
+    const bool gradient = c->o->kind == OP_ACT_D || c->o->kind == OP_ACT_AS_D;
+    auto *run = gradient
+                    ? (s.e.gated ? act_kernel<KIND, true, true> : act_kernel<KIND, false, true>)
+                    : (s.e.gated ? act_kernel<KIND, true, false> : act_kernel<KIND, false, false>);
+    run<<<blocks, BLOCK, 0, stream_of(c)>>>(s);
+}
+
+static void act_by_kind(const kernel_call *c, const act_arrays &s)
+{
+    switch (s.e.kind) {
+    case ACT_GELU:
+        return act_of<ACT_GELU>(c, s);
+    case ACT_FAST_GELU:
+        return act_of<ACT_FAST_GELU>(c, s);
+    case ACT_QUICK_GELU:
+        return act_of<ACT_QUICK_GELU>(c, s);
+    case ACT_SQUARED_RELU:
+        return act_of<ACT_SQUARED_RELU>(c, s);
+    default:
+        return act_of<ACT_SILU>(c, s);
+    }
+}
+
+static bool act_width(const op *o)
+{
+    const int64_t f = function_for(o).f;
+    return o->dim[DIM_ACT_M] > 0 && f >= CHUNK / 2 && f % WIDE == 0;
+}
+
+static bool takes_act(const op *o, const op_types *t)
+{
+    return cuda_types_fit(o, t) && t->in[IN_ACT_u] == DTYPE_BF16 &&
+           t->out[OUT_ACT_a] == DTYPE_BF16 && act_width(o);
+}
+
+static bool takes_act_d(const op *o, const op_types *t)
+{
+    return cuda_types_fit(o, t) && t->in[IN_ACT_D_da] == DTYPE_BF16 &&
+           t->in[IN_ACT_D_u] == DTYPE_BF16 && t->out[OUT_ACT_D_du] == DTYPE_BF16 && act_width(o);
+}
+
+static void act_parts(const kernel_call *c)
+{
+    const function e = function_for(c->o);
+    act_by_kind(c, {{},
+                    in_of(c, IN_ACT_u),
+                    out_of(c, OUT_ACT_a),
+                    floats_in(c, IN_ACT_p),
+                    NULL,
+                    c->o->dim[DIM_ACT_M],
+                    ceil_of(e.f, PART_WIDTH),
+                    1,
+                    e});
+}
+
+static void act_d_parts(const kernel_call *c)
+{
+    const function e = function_for(c->o);
+    const int64_t parts = ceil_of(e.f, PART_WIDTH);
+    float *dp = floats_out(c, OUT_ACT_D_dp);
+    act_by_kind(c,
+                {in_of(c, IN_ACT_D_da), in_of(c, IN_ACT_D_u), out_of(c, OUT_ACT_D_du),
+                 floats_in(c, IN_ACT_D_p), dp, c->o->dim[DIM_ACT_D_M], parts, dp ? parts : 1, e});
+}
+
+/* ---- SwiGLU in BF16: rows of CHUNKS times 256 numbers, a warp a row, all loads before the first
+ * use; wider rows are several such parts, one beside another
+ *
+ * The general form asks for each number which function it is of, and loads of one chunk wait for
+ * the stores of the last, whose addresses might be theirs. */
 
 template <int CHUNKS>
 static __global__ void swiglu_kernel(numbers u, const float *p, numbers a, int64_t m, int parts)
@@ -282,8 +423,6 @@ template <int CHUNKS> static void swiglu_of(const kernel_call *c)
     }
 }
 
-static_assert((int)DIM_ACT_D_M == DIM_ACT_M && (int)DIM_ACT_D_F == DIM_ACT_F);
-
 static void swiglu(const kernel_call *c)
 {
     swiglu_of<CHUNKS_MOST>(c);
@@ -296,6 +435,10 @@ extern "C" cuda_part cuda_act(void)
         {OP_ACT_D, "plain", NULL, NULL, NULL, NULL, act_d},
         {OP_ACT_AS, "plain", NULL, NULL, NULL, NULL, act},
         {OP_ACT_AS_D, "plain", NULL, NULL, NULL, NULL, act_d},
+        {OP_ACT, "parts", takes_act, NULL, NULL, NULL, act_parts},
+        {OP_ACT_D, "parts", takes_act_d, NULL, NULL, NULL, act_d_parts},
+        {OP_ACT_AS, "parts", takes_act, NULL, NULL, NULL, act_parts},
+        {OP_ACT_AS_D, "parts", takes_act_d, NULL, NULL, NULL, act_d_parts},
         {OP_ACT, "swiglu", takes_swiglu, NULL, NULL, NULL, swiglu},
         {OP_ACT_D, "swiglu", takes_swiglu_d, NULL, NULL, NULL, swiglu},
     };
