@@ -13,6 +13,8 @@ static const sizes tries[] = {
     {OP_ADD_NORM, {37, 2048}, ZERO_CENTRED, NULL, 0, 0},
     {OP_ADD_NORM, {35, 2048}, 0, "o2", 2, 0},
     {OP_ADD_NORM, {19, 7168}, 0, NULL, 0, 0},
+    {OP_ADD_NORM, {19, 2880}, 0, NULL, 0, 0},
+    {OP_ADD_NORM, {19, 1416}, ZERO_CENTRED, "o2", 0, 0},
     {OP_ADD_NORM, {0, 128}, 0, NULL, 0, 0},
     {OP_ADD_NORM, {0, 33}, 0, NULL, 0, 0},
     {OP_NORM_BACK, {67, 33}, ZERO_CENTRED, NULL, 0, 0},

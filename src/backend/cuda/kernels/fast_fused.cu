@@ -11,12 +11,11 @@
 struct row_add_norm {
     numbers a, b, h, y, w; /* [M][H] four times in BF16, [H] */
     float *rstd;           /* [M], may be missing */
-    int64_t m;
-    float eps, plus; /* plus: 1 where weights are kept about zero */
+    int64_t m, n;          /* n: numbers of a row */
+    float eps, plus;       /* plus: 1 where weights are kept about zero */
 
     template <int LANES, int CHUNKS> __device__ void row(int64_t i, int lane, bool there) const
     {
-        constexpr int n = LANES * CHUNKS * WIDE;
         const uint4 *of_a = (const uint4 *)((const __nv_bfloat16 *)a.p + i * n);
         const uint4 *of_b = (const uint4 *)((const __nv_bfloat16 *)b.p + i * n);
         uint4 *to_h = (uint4 *)((__nv_bfloat16 *)h.p + i * n);
@@ -25,8 +24,9 @@ struct row_add_norm {
         float sum = 0;
 #pragma unroll
         for (int c = 0; c < CHUNKS; c++) {
-            raw[c] = there ? of_a[c * LANES + lane] : none;
-            raw_b[c] = there ? of_b[c * LANES + lane] : none;
+            const bool inside = there && (c * LANES + lane) * WIDE < n;
+            raw[c] = inside ? of_a[c * LANES + lane] : none;
+            raw_b[c] = inside ? of_b[c * LANES + lane] : none;
         }
 #pragma unroll
         for (int c = 0; c < CHUNKS; c++) {
@@ -44,6 +44,7 @@ struct row_add_norm {
 #pragma unroll
         for (int c = 0; c < CHUNKS; c++) {
             const int j = (c * LANES + lane) * WIDE;
+            if (j >= n) break;
             lanes<WIDE> v = unpack(raw[c]);
             const lanes<WIDE> by = load<WIDE>(w, j);
             to_h[c * LANES + lane] = raw[c];
@@ -67,7 +68,7 @@ static bool all_bf16(const op *o, const op_types *t, int n_in, int n_out)
 static bool add_norm_fits(const op *o, const op_types *t)
 {
     return all_bf16(o, t, IN_ADD_NORM_w, OUT_ADD_NORM_rstd) && o->in[IN_ADD_NORM_w] >= 0 &&
-           o->dim[DIM_ADD_NORM_M] > 0 && width_fits(o->dim[DIM_ADD_NORM_H]);
+           o->dim[DIM_ADD_NORM_M] > 0 && any_width_fits(o->dim[DIM_ADD_NORM_H]);
 }
 
 static void add_norm(const kernel_call *c)
@@ -79,6 +80,7 @@ static void add_norm(const kernel_call *c)
                             in_of(c, IN_ADD_NORM_w),
                             floats_out(c, OUT_ADD_NORM_rstd),
                             c->o->dim[DIM_ADD_NORM_M],
+                            c->o->dim[DIM_ADD_NORM_H],
                             (float)c->o->real[REAL_ADD_NORM_eps],
                             c->o->flags & ZERO_CENTRED ? 1.f : 0.f};
     run_width(c, c->o->dim[DIM_ADD_NORM_H], f);

@@ -8,7 +8,7 @@
 struct row_norm {
     numbers x, y, w; /* [M][H] twice in BF16, [H] or missing */
     float *rstd;     /* [M], may be missing */
-    int64_t m;
+    int64_t m, h;
     float eps, plus; /* plus: 1 where weights are kept about zero */
 
     __device__ lanes<WIDE> weight(int j) const
@@ -22,13 +22,13 @@ struct row_norm {
 
     template <int LANES, int CHUNKS> __device__ void row(int64_t i, int lane, bool there) const
     {
-        constexpr int h = LANES * CHUNKS * WIDE;
         const uint4 *from = (const uint4 *)((const __nv_bfloat16 *)x.p + i * h);
         uint4 raw[CHUNKS];
         float sum = 0;
 #pragma unroll
         for (int c = 0; c < CHUNKS; c++)
-            raw[c] = there ? from[c * LANES + lane] : make_uint4(0, 0, 0, 0);
+            raw[c] = there && (c * LANES + lane) * WIDE < h ? from[c * LANES + lane]
+                                                            : make_uint4(0, 0, 0, 0);
 #pragma unroll
         for (int c = 0; c < CHUNKS; c++) {
             const lanes<WIDE> v = unpack(raw[c]);
@@ -40,6 +40,7 @@ struct row_norm {
 #pragma unroll
         for (int c = 0; c < CHUNKS; c++) {
             const int j = (c * LANES + lane) * WIDE;
+            if (j >= h) break;
             lanes<WIDE> v = unpack(raw[c]);
             const lanes<WIDE> by = weight(j);
 #pragma unroll
@@ -55,11 +56,10 @@ struct row_norm_d {
     numbers dy, dx;
     const float *rstd; /* [M] */
     bool add;
-    int64_t m;
+    int64_t m, h;
 
     template <int LANES, int CHUNKS> __device__ void row(int64_t i, int lane, bool there) const
     {
-        constexpr int h = LANES * CHUNKS * WIDE;
         const uint4 *of_x = (const uint4 *)((const __nv_bfloat16 *)n.x.p + i * h);
         const uint4 *of_dy = (const uint4 *)((const __nv_bfloat16 *)dy.p + i * h);
         const uint4 none = make_uint4(0, 0, 0, 0);
@@ -68,13 +68,15 @@ struct row_norm_d {
         float sum = 0;
 #pragma unroll
         for (int c = 0; c < CHUNKS; c++) {
-            raw_x[c] = there ? of_x[c * LANES + lane] : none;
-            raw_d[c] = there ? of_dy[c * LANES + lane] : none;
+            const bool inside = there && (c * LANES + lane) * WIDE < h;
+            raw_x[c] = inside ? of_x[c * LANES + lane] : none;
+            raw_d[c] = inside ? of_dy[c * LANES + lane] : none;
         }
 #pragma unroll
         for (int c = 0; c < CHUNKS; c++) {
-            const lanes<WIDE> v = unpack(raw_x[c]), d = unpack(raw_d[c]),
-                              by = n.weight((c * LANES + lane) * WIDE);
+            const int j = (c * LANES + lane) * WIDE;
+            if (j >= h) break;
+            const lanes<WIDE> v = unpack(raw_x[c]), d = unpack(raw_d[c]), by = n.weight(j);
 #pragma unroll
             for (int k = 0; k < WIDE; k++) sum += d.v[k] * by.v[k] * v.v[k];
         }
@@ -83,6 +85,7 @@ struct row_norm_d {
 #pragma unroll
         for (int c = 0; c < CHUNKS; c++) {
             const int j = (c * LANES + lane) * WIDE;
+            if (j >= h) break;
             const lanes<WIDE> v = unpack(raw_x[c]), by = n.weight(j);
             lanes<WIDE> d = unpack(raw_d[c]);
 #pragma unroll
@@ -98,7 +101,7 @@ static bool norm_fits(const op *o, const op_types *t)
 {
     return cuda_types_fit(o, t) && t->in[IN_NORM_x] == DTYPE_BF16 &&
            t->out[OUT_NORM_y] == DTYPE_BF16 && o->dim[DIM_NORM_M] > 0 &&
-           width_fits(o->dim[DIM_NORM_H]);
+           any_width_fits(o->dim[DIM_NORM_H]);
 }
 
 static void norm(const kernel_call *c)
@@ -109,6 +112,7 @@ static void norm(const kernel_call *c)
                         in_of(c, IN_NORM_w),
                         floats_out(c, OUT_NORM_rstd),
                         c->o->dim[DIM_NORM_M],
+                        c->o->dim[DIM_NORM_H],
                         (float)c->o->real[REAL_NORM_eps],
                         plus};
     run_width(c, c->o->dim[DIM_NORM_H], f);
@@ -118,22 +122,23 @@ static bool norm_d_fits(const op *o, const op_types *t)
 {
     return cuda_types_fit(o, t) && t->in[IN_NORM_D_dy] == DTYPE_BF16 &&
            t->in[IN_NORM_D_x] == DTYPE_BF16 && t->out[OUT_NORM_D_dx] == DTYPE_BF16 &&
-           o->dim[DIM_NORM_D_M] > 0 && width_fits(o->dim[DIM_NORM_D_H]);
+           o->dim[DIM_NORM_D_M] > 0 && any_width_fits(o->dim[DIM_NORM_D_H]);
 }
 
 static void norm_d(const kernel_call *c)
 {
     const float plus = c->o->flags & ZERO_CENTRED ? 1.f : 0.f;
-    const int64_t m = c->o->dim[DIM_NORM_D_M];
+    const int64_t m = c->o->dim[DIM_NORM_D_M], h = c->o->dim[DIM_NORM_D_H];
     const numbers none = {};
-    const row_norm n = {in_of(c, IN_NORM_D_x), none, in_of(c, IN_NORM_D_w), NULL, m, 0, plus};
+    const row_norm n = {in_of(c, IN_NORM_D_x), none, in_of(c, IN_NORM_D_w), NULL, m, h, 0, plus};
     const row_norm_d f = {n,
                           in_of(c, IN_NORM_D_dy),
                           out_of(c, OUT_NORM_D_dx),
                           floats_in(c, IN_NORM_D_rstd),
                           (c->o->flags & ACCUMULATE) != 0,
-                          m};
-    run_width(c, c->o->dim[DIM_NORM_D_H], f);
+                          m,
+                          h};
+    run_width(c, h, f);
 }
 
 /* ---- gradients by weights */

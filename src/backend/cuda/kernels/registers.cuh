@@ -2,7 +2,8 @@
  *
  * A row has LANES threads with CHUNKS times 8 numbers each: half a warp for rows of 128, a warp up
  * to 2,048, four warps beyond. Each number is read once, and all of a row's loads are on their way
- * before the first is used. */
+ * before the first is used. Of the last chunk there may be a part (2,880 numbers are 2.8 chunks of
+ * four warps) where a row function asks for it: any_width_fits. */
 #ifndef BACKEND_CUDA_KERNELS_REGISTERS_CUH
 #define BACKEND_CUDA_KERNELS_REGISTERS_CUH
 
@@ -84,6 +85,15 @@ static bool width_fits(int64_t h)
            (h > 0 && h % block == 0 && h <= CHUNKS_MOST * block);
 }
 
+/* The same, and others that leave at most a fourth of the threads without work. */
+static bool any_width_fits(int64_t h)
+{
+    const int64_t most = CHUNKS_MOST * WARP * WIDE,
+                  chunk = WIDE * (h <= most ? (int)WARP : (int)ROW_BLOCK);
+    return width_fits(h) || (h > 0 && h % WIDE == 0 && h <= CHUNKS_MOST * ROW_BLOCK * WIDE &&
+                             4 * h >= 3 * ceil_of(h, chunk) * chunk);
+}
+
 /* Rows of CHUNKS times `LANES * 8`, found from most chunks to few. */
 template <int LANES, int CHUNKS, class G> static void with_chunks(int64_t chunks, const G &g)
 {
@@ -101,9 +111,9 @@ template <class G> static void with_width(int64_t h, const G &g)
     if (h == warp / 2)
         g.template go<WARP / 2, 1>();
     else if (h <= CHUNKS_MOST * warp)
-        with_chunks<WARP, CHUNKS_MOST>(h / warp, g);
+        with_chunks<WARP, CHUNKS_MOST>(ceil_of(h, warp), g);
     else
-        with_chunks<ROW_BLOCK, CHUNKS_MOST>(h / block, g);
+        with_chunks<ROW_BLOCK, CHUNKS_MOST>(ceil_of(h, block), g);
 }
 
 template <class F> struct rows_launch {
