@@ -2,11 +2,13 @@
  *
  * A thread has 8 channels of a run of tokens of one sequence. It walks along the run with what four
  * tokens need in registers, so that a number is read once and not once for each tap; the tokens
- * around a run, at most three on either side, are read again. */
+ * around a run, at most three on either side, are read again. It walks four tokens at a time, whose
+ * loads are on their way before the first is used; a token beyond the last is zeros, which add
+ * nothing. */
 #include "backend/cuda/kernels/columns.cuh"
 #include "backend/cuda/kernels/registers.cuh"
 
-enum { TAPS = 4, RUN = 32 };
+enum { TAPS = 4, RUN = 32, THREADS = 128 };
 
 struct conv {
     const __nv_bfloat16 *x; /* [B*S][C] */
@@ -30,9 +32,16 @@ static __device__ run run_of(const conv &v, int64_t r)
     return {first, first + RUN < end ? first + RUN : end, start, end};
 }
 
-static __device__ lanes<WIDE> read(const __nv_bfloat16 *x, int64_t i)
+static __device__ __forceinline__ uint4 raw_at(const __nv_bfloat16 *x, int64_t i, bool there)
 {
-    return unpack(__ldg((const uint4 *)(x + i)));
+    return there ? __ldg((const uint4 *)(x + i)) : make_uint4(0, 0, 0, 0);
+}
+
+/* One multiply and two approximations: five units in the last place of FP32, of results that are
+ * rounded to BF16. */
+static __device__ __forceinline__ float short_sigmoid(float x)
+{
+    return __fdividef(1, 1 + __expf(-x));
 }
 
 /* Eight channels from j on, token after token. */
@@ -51,8 +60,7 @@ struct walk {
 #pragma unroll
         for (int i = 1; i < TAPS; i++) {
             const int64_t t = r.first - TAPS + i;
-            last[i] = {};
-            if (t >= r.start) last[i] = read(v.x, t * v.c + j);
+            last[i] = unpack(raw_at(v.x, t * v.c + j, t >= r.start));
         }
     }
 
@@ -73,19 +81,24 @@ struct walk {
     }
 };
 
-static __global__ void __launch_bounds__(BLOCK) forward_kernel(conv v, __nv_bfloat16 *y)
+static __global__ void __launch_bounds__(THREADS) forward_kernel(conv v, __nv_bfloat16 *y)
 {
-    const int64_t groups = v.c / WIDE, i = (int64_t)blockIdx.x * BLOCK + threadIdx.x;
+    const int64_t groups = v.c / WIDE, i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
     if (i >= v.runs() * groups) return;
     const run r = run_of(v, i / groups);
     const int64_t j = i % groups * WIDE;
     walk along(v, r, j);
-#pragma unroll 4
-    for (int64_t t = r.first; t < r.past; t++) {
-        lanes<WIDE> z = along.next(read(v.x, t * v.c + j));
+    for (int64_t t0 = r.first; t0 < r.past; t0 += TAPS) {
+        uint4 x[TAPS];
 #pragma unroll
-        for (int k = 0; k < WIDE; k++) z.v[k] = silu(z.v[k]);
-        *(uint4 *)(y + t * v.c + j) = pack(z);
+        for (int i = 0; i < TAPS; i++) x[i] = raw_at(v.x, (t0 + i) * v.c + j, t0 + i < r.past);
+#pragma unroll
+        for (int i = 0; i < TAPS; i++) {
+            lanes<WIDE> z = along.next(unpack(x[i]));
+#pragma unroll
+            for (int k = 0; k < WIDE; k++) z.v[k] *= short_sigmoid(z.v[k]);
+            if (t0 + i < r.past) *(uint4 *)(y + (t0 + i) * v.c + j) = pack(z);
+        }
     }
 }
 
@@ -93,34 +106,45 @@ static __global__ void __launch_bounds__(BLOCK) forward_kernel(conv v, __nv_bflo
 static __device__ lanes<WIDE> before_silu(lanes<WIDE> dy, const lanes<WIDE> &z)
 {
 #pragma unroll
-    for (int k = 0; k < WIDE; k++) dy.v[k] *= silu_slope(z.v[k]);
+    for (int k = 0; k < WIDE; k++) {
+        const float s = short_sigmoid(z.v[k]);
+        dy.v[k] *= s * (1 + z.v[k] * (1 - s));
+    }
     return dy;
 }
 
 /* Tap i has carried token t to the token TAPS - 1 - i on, so dx of a token is known three later. */
-static __global__ void __launch_bounds__(BLOCK)
+static __global__ void __launch_bounds__(THREADS)
     gradient_kernel(conv v, const __nv_bfloat16 *dy, __nv_bfloat16 *dx)
 {
-    const int64_t groups = v.c / WIDE, i = (int64_t)blockIdx.x * BLOCK + threadIdx.x;
+    const int64_t groups = v.c / WIDE, i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
     if (i >= v.runs() * groups) return;
     const run r = run_of(v, i / groups);
     const int64_t j = i % groups * WIDE;
     walk along(v, r, j);
+    const int64_t seen = r.past + TAPS - 1 < r.end ? r.past + TAPS - 1 : r.end;
     lanes<WIDE> dz[TAPS] = {};
-#pragma unroll 4
-    for (int64_t t = r.first; t < r.past + TAPS - 1; t++) {
+    for (int64_t t0 = r.first; t0 < r.past + TAPS - 1; t0 += TAPS) {
+        uint4 x[TAPS], d[TAPS];
 #pragma unroll
-        for (int k = 0; k + 1 < TAPS; k++) dz[k] = dz[k + 1];
-        dz[TAPS - 1] = {};
-        if (t < r.end)
-            dz[TAPS - 1] = before_silu(read(dy, t * v.c + j), along.next(read(v.x, t * v.c + j)));
-        if (t - (TAPS - 1) < r.first) continue;
-        lanes<WIDE> sum = {};
+        for (int i = 0; i < TAPS; i++) {
+            x[i] = raw_at(v.x, (t0 + i) * v.c + j, t0 + i < seen);
+            d[i] = raw_at(dy, (t0 + i) * v.c + j, t0 + i < seen);
+        }
 #pragma unroll
-        for (int on = 0; on < TAPS; on++)
+        for (int i = 0; i < TAPS; i++) {
+            const int64_t t = t0 + i - (TAPS - 1);
+            lanes<WIDE> sum = {};
 #pragma unroll
-            for (int k = 0; k < WIDE; k++) sum.v[k] += dz[on].v[k] * along.w[TAPS - 1 - on].v[k];
-        *(uint4 *)(dx + (t - (TAPS - 1)) * v.c + j) = pack(sum);
+            for (int k = 0; k + 1 < TAPS; k++) dz[k] = dz[k + 1];
+            dz[TAPS - 1] = before_silu(unpack(d[i]), along.next(unpack(x[i])));
+#pragma unroll
+            for (int on = 0; on < TAPS; on++)
+#pragma unroll
+                for (int k = 0; k < WIDE; k++)
+                    sum.v[k] += dz[on].v[k] * along.w[TAPS - 1 - on].v[k];
+            if (t >= r.first && t < r.past) *(uint4 *)(dx + t * v.c + j) = pack(sum);
+        }
     }
 }
 
@@ -136,13 +160,20 @@ static __global__ void __launch_bounds__(BLOCK)
     for (int64_t i = first + line; j < v.c && i < past; i += WARPS) {
         const run r = run_of(v, i);
         walk along(v, r, j);
-#pragma unroll 4
-        for (int64_t t = r.first; t < r.past; t++) {
-            const lanes<WIDE> z = along.next(read(v.x, t * v.c + j)),
-                              dz = before_silu(read(dy, t * v.c + j), z);
+        for (int64_t t0 = r.first; t0 < r.past; t0 += TAPS) {
+            uint4 x[TAPS], d[TAPS];
 #pragma unroll
-            for (int k = 0; k < TAPS * WIDE; k++)
-                sum[k] += dz.v[k / TAPS] * along.last[k % TAPS].v[k / TAPS];
+            for (int n = 0; n < TAPS; n++) {
+                x[n] = raw_at(v.x, (t0 + n) * v.c + j, t0 + n < r.past);
+                d[n] = raw_at(dy, (t0 + n) * v.c + j, t0 + n < r.past);
+            }
+#pragma unroll
+            for (int n = 0; n < TAPS; n++) {
+                const lanes<WIDE> z = along.next(unpack(x[n])), dz = before_silu(unpack(d[n]), z);
+#pragma unroll
+                for (int k = 0; k < TAPS * WIDE; k++)
+                    sum[k] += dz.v[k / TAPS] * along.last[k % TAPS].v[k / TAPS];
+            }
         }
     }
 #pragma unroll
@@ -195,20 +226,20 @@ static conv conv_of(const kernel_call *c, int x)
 
 static unsigned blocks_for(const conv &v)
 {
-    return (unsigned)ceil_of(v.runs() * (v.c / WIDE), BLOCK);
+    return (unsigned)ceil_of(v.runs() * (v.c / WIDE), THREADS);
 }
 
 static void forward(const kernel_call *c)
 {
     const conv v = conv_of(c, IN_CONV_x);
-    forward_kernel<<<blocks_for(v), BLOCK, 0, stream_of(c)>>>(v,
-                                                              (__nv_bfloat16 *)c->out[OUT_CONV_y]);
+    forward_kernel<<<blocks_for(v), THREADS, 0, stream_of(c)>>>(
+        v, (__nv_bfloat16 *)c->out[OUT_CONV_y]);
 }
 
 static void gradient(const kernel_call *c)
 {
     const conv v = conv_of(c, IN_CONV_D_x);
-    gradient_kernel<<<blocks_for(v), BLOCK, 0, stream_of(c)>>>(
+    gradient_kernel<<<blocks_for(v), THREADS, 0, stream_of(c)>>>(
         v, (const __nv_bfloat16 *)c->in[IN_CONV_D_dy], (__nv_bfloat16 *)c->out[OUT_CONV_D_dx]);
 }
 
