@@ -151,7 +151,10 @@ static status read_checkpoint(recipe *r, const char *name, bool *is_one, error *
     *is_one = folder != NULL;
     if (!folder) return OK;
     status s = checkpoint_read_info(&info, r->a, folder, iteration, err);
-    if (!s) s = checkpoint_model(&info, r, err);
+    if (!s) {
+        const stored_recipe stored = checkpoint_recipe(&info);
+        s = stored_model(&stored, r, err);
+    }
     recipe_set(r, K_LOAD, value_of_text(folder), name);
     recipe_set(r, K_CKPT_STEP, value_of_int(iteration), name);
     return s;

@@ -271,11 +271,12 @@ static void compare_recipes(int64_t iteration)
     error err = {0};
     if (fuzz_accepted(checkpoint_read_info(&info, a, fixed.folder, iteration, &err), &err)) {
         textbuf changed = text_init(a);
-        fuzz_accepted(checkpoint_compare(&info, &fixed.s.r, true, &changed, &err), &err);
+        const stored_recipe stored = checkpoint_recipe(&info);
+        fuzz_accepted(stored_compare(&stored, &fixed.s.r, true, &changed, &err), &err);
         MUST(text_is_plain(changed.s));
         err.text[0] = 0;
-        fuzz_accepted(checkpoint_same_job(&info, &fixed.s.r, fixed.folder, &err), &err);
-        checkpoint_vocabulary(&info, a);
+        fuzz_accepted(stored_same_job(&stored, &fixed.s.r, fixed.folder, &err), &err);
+        stored_vocabulary(&stored, a);
     }
     arena_destroy(a);
 }

@@ -33,6 +33,7 @@
 #define TRAIN_CHECKPOINT_CHECKPOINT_H
 
 #include "backend/comm/comm.h"
+#include "config/stored.h"
 #include "ir/weights.h"
 #include "train/checkpoint/lock.h"
 
@@ -133,26 +134,11 @@ typedef struct checkpoint_info {
 status checkpoint_read_info(checkpoint_info *info, arena *a, const char *folder, int64_t iteration,
                             error *err);
 
-/* The recipe of a checkpoint beside the one that it is loaded into. ERR_INPUT: the run `resumes`
- * and the two are not the same model, though their weights may have the same shapes. What else has
- * changed is named in `changed`, which stays empty where nothing has. */
-status checkpoint_compare(const checkpoint_info *info, const recipe *now, bool resumes,
-                          textbuf *changed, error *err);
-
-/* Does a job with another value of this knob give other weights, on any machine, in any layout? */
-bool checkpoint_knob_of_the_job(knob_id k);
-
-/* ERR_INPUT: the checkpoint, which lies in `folder`, is of another job than the recipe's; the first
- * knob that says so is named. */
-status checkpoint_same_job(const checkpoint_info *info, const recipe *now, const char *folder,
-                           error *err);
-
-/* Puts what its weights compute, and which data they were trained on, into a recipe: no layout, no
- * machine, no optimizer. */
-status checkpoint_model(const checkpoint_info *info, recipe *out, error *err);
-
-/* model.vocab_size of the checkpoint's recipe; 0: not known. */
-int64_t checkpoint_vocabulary(const checkpoint_info *info, arena *a);
+static inline stored_recipe checkpoint_recipe(const checkpoint_info *info)
+{
+    return (stored_recipe){info->path, info->recipe, info->state.iteration,
+                           info->state.buffer_factor > 0};
+}
 
 /* Reads iter_N into the arrays and the state of `c`, which brings s, w and arrays. ERR_INPUT: a
  * file is missing, truncated or damaged (the tensor is named), or the checkpoint is of another

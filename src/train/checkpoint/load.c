@@ -277,7 +277,8 @@ static status check_moments(const loading *l)
 static status check_fingerprint(const loading *l)
 {
     if (checkpoint_fingerprint(l->c->s, l->whole) == l->info->fingerprint) return OK;
-    int64_t was = checkpoint_vocabulary(l->info, l->a), is = l->c->s->m.vocab;
+    const stored_recipe stored = checkpoint_recipe(l->info);
+    int64_t was = stored_vocabulary(&stored, l->a), is = l->c->s->m.vocab;
     if (was == is) return OK;
     return error_set(l->err, ERR_INPUT,
                      "%s: is of another model (%.100s; this is %.100s): %s was %" PRId64

@@ -42,30 +42,13 @@ static bool is_empty(const char *folder)
     return empty;
 }
 
-/* The first knob that a person or the model set otherwise in the folder's recipe. */
 static status same_recipe(const trainer *t, const char *path, error *err)
 {
-    arena *a = t->a;
-    recipe old;
     char *text;
     size_t n;
-    recipe_init(&old, a, path);
-    status s = file_read(a, path, RECIPE_BYTES_MAX, &text, &n, err);
-    if (!s) s = recipe_parse_yaml(&old, path, text, n, err);
-    if (s) return s;
-    for (knob_id k = 0; k < K_COUNT; k++) {
-        const setting *now = &t->s->r.knob[k], *was = &old.knob[k];
-        bool is_set = now->from == FROM_USER || now->from == FROM_MODEL,
-             was_set = was->from == FROM_USER;
-        if ((!is_set && !was_set) || !checkpoint_knob_of_the_job(k)) continue;
-        const char *x = was_set ? value_text(a, was->v) : "unset", *y = value_text(a, now->v);
-        if (strcmp(x, y) != 0)
-            return error_set(err, ERR_INPUT,
-                             "--run %s: the folder belongs to another run: %s=%s there, %s here; "
-                             "repair: name another folder",
-                             t->o->run, knobs[k].key, x, y);
-    }
-    return OK;
+    status s = file_read(t->a, path, RECIPE_BYTES_MAX, &text, &n, err);
+    const stored_recipe stored = {.path = path, .text = text};
+    return s ? s : stored_same_run(&stored, &t->s->r, t->o->run, err);
 }
 
 static status claim(const trainer *t, error *err)

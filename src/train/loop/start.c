@@ -92,7 +92,10 @@ static status compare_recipes(trainer *t, const char *folder, int64_t iteration,
     checkpoint_info info;
     status s = OK;
     if (comm_rank(t->c) == 0) s = checkpoint_read_info(&info, scratch, folder, iteration, err);
-    if (comm_rank(t->c) == 0 && !s) s = checkpoint_compare(&info, &t->s->r, resumes, &changed, err);
+    if (comm_rank(t->c) == 0 && !s) {
+        const stored_recipe stored = checkpoint_recipe(&info);
+        s = stored_compare(&stored, &t->s->r, resumes, &changed, err);
+    }
     s = ranks_follow(t->c, s, err);
     if (!s && changed.n && !t->o->evaluate)
         trainer_say(t, stderr,
@@ -227,7 +230,9 @@ static status look_at_own(const trainer *t, const char *folder, bool *resumes, e
                          knobs[K_SAVE].key);
     }
     s = checkpoint_read_info(&info, t->a, folder, iteration, err);
-    if (!s) s = checkpoint_same_job(&info, &t->s->r, folder, err);
+    if (s) return s;
+    const stored_recipe stored = checkpoint_recipe(&info);
+    s = stored_same_job(&stored, &t->s->r, folder, err);
     *resumes = !s;
     return s;
 }

@@ -1,15 +1,9 @@
-/* recipe.c - the recipe that a checkpoint was written with beside the one it is loaded
- * into.
- *
- * Weights fit wherever names and shapes do; what they compute depends on more. A run that resumes
- * with another rotary base is another model from that step on, and nothing in the weights says so.
- *
- * I1  Knobs that the checkpoint's recipe does not have (it is older than they are) are not
- *     compared. */
+/* stored.c - which knobs make a model, a job and a run the same one. */
+#include "config/stored.h"
+
 #include <string.h>
 
 #include "base/text.h"
-#include "train/checkpoint/checkpoint.h"
 
 enum { NAMED_MAX = 12 };
 
@@ -149,7 +143,8 @@ static bool is_of_the_model(knob_id k)
     return is_in(of_the_model, COUNT_OF(of_the_model), k);
 }
 
-bool checkpoint_knob_of_the_job(knob_id k)
+/* Does a job with another value of this knob give other weights, on any machine, in any layout? */
+static bool is_of_the_job(knob_id k)
 {
     if (is_in(not_of_the_job, COUNT_OF(not_of_the_job), k)) return false;
     return is_of_the_model(k) || is_in(also_of_the_job, COUNT_OF(also_of_the_job), k) ||
@@ -162,19 +157,13 @@ static bool differs(const recipe *then, const recipe *now, knob_id k)
     return !value_equal(then->knob[k].v, now->knob[k].v); /* I1 */
 }
 
-/* It was not asked for but found, and is taken over. */
-static bool is_learned(const checkpoint_info *info, knob_id k)
-{
-    return k == K_BUFFER_FACTOR && info->state.buffer_factor > 0;
-}
-
 /* Its weights would not fit. */
 static bool is_of_the_shape(knob_id k)
 {
     return k == K_LAYERS || k == K_HIDDEN || k == K_VOCAB || k == K_EXPERTS || k == K_TIED;
 }
 
-static status other_model(const checkpoint_info *info, const recipe *then, const recipe *now,
+static status other_model(const stored_recipe *stored, const recipe *then, const recipe *now,
                           knob_id k, arena *a, error *err)
 {
     const char *was = value_text(a, then->knob[k].v), *is = value_text(a, now->knob[k].v);
@@ -182,7 +171,7 @@ static status other_model(const checkpoint_info *info, const recipe *then, const
         arena_text(a, ", or %s=true to start anew from its weights", knobs[K_FINETUNE].key);
     return error_set(
         err, ERR_INPUT, "%s: is of another model: %s was %s there and is %s here; repair: %s=%s%s",
-        info->path, knobs[k].key, was, is, knobs[k].key, was, is_of_the_shape(k) ? "" : anew);
+        stored->path, knobs[k].key, was, is, knobs[k].key, was, is_of_the_shape(k) ? "" : anew);
 }
 
 static void name_one(textbuf *out, const recipe *then, const recipe *now, knob_id k, int n)
@@ -192,29 +181,29 @@ static void name_one(textbuf *out, const recipe *then, const recipe *now, knob_i
              value_text(out->a, then->knob[k].v), value_text(out->a, now->knob[k].v));
 }
 
-static status read_then(recipe *then, const checkpoint_info *info, arena *a, error *err)
+static status read_then(recipe *then, const stored_recipe *stored, arena *a, error *err)
 {
-    recipe_init(then, a, info->path);
-    return recipe_parse_yaml(then, info->path, info->recipe, strlen(info->recipe), err);
+    recipe_init(then, a, stored->path);
+    return recipe_parse_yaml(then, stored->path, stored->text, strlen(stored->text), err);
 }
 
-status checkpoint_compare(const checkpoint_info *info, const recipe *now, bool resumes,
-                          textbuf *changed, error *err)
+status stored_compare(const stored_recipe *stored, const recipe *now, bool resumes,
+                      textbuf *changed, error *err)
 {
     arena *a = changed->a;
     recipe *then = ARENA_NEW(a, recipe);
     error why = {{0}};
     int n = 0;
-    if (read_then(then, info, a, &why)) {
+    if (read_then(then, stored, a, &why)) {
         text_add(changed, "the recipe in the checkpoint cannot be compared: %s", why.text);
         return OK;
     }
     for (int k = 0; k < K_COUNT; k++) {
         if (starts_in(of_the_run, COUNT_OF(of_the_run), (knob_id)k) ||
-            is_learned(info, (knob_id)k) || !differs(then, now, (knob_id)k))
+            (k == K_BUFFER_FACTOR && stored->grew) || !differs(then, now, (knob_id)k))
             continue;
         if (resumes && is_of_the_model((knob_id)k))
-            return other_model(info, then, now, (knob_id)k, a, err);
+            return other_model(stored, then, now, (knob_id)k, a, err);
         name_one(changed, then, now, (knob_id)k, ++n);
     }
     if (n > NAMED_MAX) text_add(changed, " and %d more", n - NAMED_MAX);
@@ -225,16 +214,16 @@ status checkpoint_compare(const checkpoint_info *info, const recipe *now, bool r
 static bool is_another_job(const recipe *then, const recipe *now, knob_id k)
 {
     if (k == K_PRETRAINED && !recipe_given(now, k)) return false;
-    return (k == K_PRETRAINED || checkpoint_knob_of_the_job(k)) && differs(then, now, k);
+    return (k == K_PRETRAINED || is_of_the_job(k)) && differs(then, now, k);
 }
 
-status checkpoint_same_job(const checkpoint_info *info, const recipe *now, const char *folder,
-                           error *err)
+status stored_same_job(const stored_recipe *stored, const recipe *now, const char *folder,
+                       error *err)
 {
     arena *a = arena_create();
     recipe *then = ARENA_NEW(a, recipe);
     const char *save = knobs[K_SAVE].key;
-    status s = read_then(then, info, a, err);
+    status s = read_then(then, stored, a, err);
     for (knob_id k = 0; k < K_COUNT && !s; k++) {
         if (!is_another_job(then, now, k)) continue;
         const char *was = value_text(a, then->knob[k].v), *is = value_text(a, now->knob[k].v);
@@ -246,8 +235,30 @@ status checkpoint_same_job(const checkpoint_info *info, const recipe *now, const
                       "%s=%s: holds iteration %lld of another job: %s was %s there and is %s here; "
                       "repair: %s=ANOTHER_FOLDER to start at step 0, or %s=%s to go on with that "
                       "job%s",
-                      save, folder, (long long)info->state.iteration, knobs[k].key, was, is, save,
+                      save, folder, (long long)stored->iteration, knobs[k].key, was, is, save,
                       knobs[k].key, was, on);
+    }
+    arena_destroy(a);
+    return s;
+}
+
+status stored_same_run(const stored_recipe *stored, const recipe *now, const char *folder,
+                       error *err)
+{
+    arena *a = arena_create();
+    recipe *then = ARENA_NEW(a, recipe);
+    status s = read_then(then, stored, a, err);
+    for (knob_id k = 0; k < K_COUNT && !s; k++) {
+        const setting *is = &now->knob[k], *was = &then->knob[k];
+        bool is_set = is->from == FROM_USER || is->from == FROM_MODEL;
+        bool was_set = was->from == FROM_USER;
+        if ((!is_set && !was_set) || !is_of_the_job(k)) continue;
+        const char *x = was_set ? value_text(a, was->v) : "unset", *y = value_text(a, is->v);
+        if (strcmp(x, y) != 0)
+            s = error_set(err, ERR_INPUT,
+                          "--run %s: the folder belongs to another run: %s=%s there, %s here; "
+                          "repair: name another folder",
+                          folder, knobs[k].key, x, y);
     }
     arena_destroy(a);
     return s;
@@ -266,19 +277,19 @@ static bool is_of_an_evaluation(knob_id k)
            starts_in(data, COUNT_OF(data), k);
 }
 
-status checkpoint_model(const checkpoint_info *info, recipe *out, error *err)
+status stored_model(const stored_recipe *stored, recipe *out, error *err)
 {
     recipe *then = ARENA_NEW(out->a, recipe);
-    status s = read_then(then, info, out->a, err);
+    status s = read_then(then, stored, out->a, err);
     for (knob_id k = 0; k < K_COUNT && !s; k++)
         if (is_of_an_evaluation(k) && then->knob[k].from != FROM_NOTHING)
             recipe_set(out, k, then->knob[k].v, "the checkpoint's");
     return s;
 }
 
-int64_t checkpoint_vocabulary(const checkpoint_info *info, arena *a)
+int64_t stored_vocabulary(const stored_recipe *stored, arena *a)
 {
     recipe *then = ARENA_NEW(a, recipe);
     error ignored;
-    return read_then(then, info, a, &ignored) ? 0 : recipe_int(then, K_VOCAB);
+    return read_then(then, stored, a, &ignored) ? 0 : recipe_int(then, K_VOCAB);
 }
