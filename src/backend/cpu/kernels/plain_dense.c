@@ -178,7 +178,7 @@ static const kernel own_rows[] = {
 
 kernel_rows plain_dense(void)
 {
-    enum { ROOM = 32 };
+    enum { ROOM = 64 };
     static kernel rows[ROOM];
     const kernel_rows parts[] = {
         {own_rows, sizeof own_rows / sizeof own_rows[0]},
