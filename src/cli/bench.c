@@ -314,7 +314,9 @@ static status measure_here(bench *b, error *err)
         return st;
     }
     measure_options o = {.seconds = b->seconds, .threads = bench_cores(c ? (int)comm_size(c) : 1)};
-    o.device = bench_on_gpu(b) ? bench_tuning_device(b, b->a) : b->device;
+    const device_options on =
+        bench_on_gpu(b) ? bench_tuning_device(b) : (device_options){.name = b->device};
+    o.device = &on;
     o.scale = bench_on_gpu(b) ? &measure_scale_gpu : &measure_scale_cpu;
     progress_init(&b->bar, stderr, 0, 1, omp_get_wtime());
     if (!cli_speaks()) b->bar.on = false;

@@ -52,8 +52,8 @@ status bench_find_base(bench *b, error *err);
 status bench_messages(bench *b, comm *c, error *err);
 status bench_threads(bench *b, error *err);
 
-/* bench_gemms.c. The device with words to tune GEMMs into b->tuned. */
-const char *bench_tuning_device(const bench *b, arena *a);
+/* bench_gemms.c. The device that tunes GEMMs into b->tuned. */
+device_options bench_tuning_device(const bench *b);
 
 /* Prints what the tuning of this process gained: a line for each GEMM, or with --json an array
  * into `to`. */

@@ -14,11 +14,9 @@
 
 enum { PRODUCTS_MAX = 256 };
 
-/* Lines: cuDNN's folder, the run's file and the one before (there is none), the machine's. */
-const char *bench_tuning_device(const bench *b, arena *a)
+device_options bench_tuning_device(const bench *b)
 {
-    const char *folder = strchr(b->device, ':');
-    return arena_text(a, "cuda:%s\n\n\n%s\ntune", folder ? folder + 1 : "", b->tuned);
+    return (device_options){.name = b->device, .tuned_algorithms = b->tuned, .tunes = true};
 }
 
 /* ---- what is printed */
@@ -96,8 +94,9 @@ static status tune(bench *b, const setup *s, int *others, error *err)
 {
     comm *own = NULL;
     device *d = NULL;
+    const device_options tuning = bench_tuning_device(b);
     status st = comm_open_self(&own, err);
-    if (!st) st = device_open(&d, bench_tuning_device(b, b->a), own, err);
+    if (!st) st = device_open(&d, &tuning, own, err);
     if (!st) st = measure_algorithms(s, d, others, err);
     if (d) device_close(d);
     if (own) comm_close(own);

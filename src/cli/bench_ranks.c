@@ -145,9 +145,10 @@ static int count_devices(const bench *b, comm *c, error *err)
 static status measure_rank(bench *b, comm *c, measured *m, error *err)
 {
     const bool speaks = comm_rank(c) == 0;
+    const device_options on = {.name = b->device};
     measure_options o = {.seconds = b->seconds,
                          .threads = bench_cores((int)comm_size(c)),
-                         .device = b->device,
+                         .device = &on,
                          .scale = bench_on_gpu(b) ? &measure_scale_gpu : &measure_scale_cpu,
                          .messages = true};
     if (speaks) {

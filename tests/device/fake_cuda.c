@@ -43,10 +43,11 @@ static status cudnn(const char *folder, char *found, size_t room, error *err)
     return OK;
 }
 
-static status open_fake(device *d, const char *words, error *err)
+static status open_fake(device *d, const char *word, const device_options *o, error *err)
 {
     (void)d;
-    (void)words;
+    (void)word;
+    (void)o;
     return refuse(err, "the fake GPU was opened");
 }
 

@@ -11,7 +11,7 @@ static device *opened(const char *name, comm *c)
 {
     device *d = NULL;
     error err = {{0}};
-    if (device_open(&d, name, c, &err)) fail_msg("%s", err.text);
+    if (device_open(&d, &(device_options){.name = name}, c, &err)) fail_msg("%s", err.text);
     return d;
 }
 
@@ -36,7 +36,8 @@ static void a_name_that_is_none_is_refused(void **state)
     for (int i = 0; i < 6; i++) {
         device *d = NULL;
         error err = {{0}};
-        assert_int_equal(device_open(&d, names[i], NULL, &err), ERR_MACHINE);
+        assert_int_equal(device_open(&d, &(device_options){.name = names[i]}, NULL, &err),
+                         ERR_MACHINE);
         assert_null(d);
         if (!strstr(err.text, names[i])) fail_msg("%s is not named: %s", names[i], err.text);
     }
@@ -327,8 +328,8 @@ static void check_chain(comm *c, result *r, const char *name)
     error err = {{0}};
     op ops[CHAINS][LONG];
     const device_traffic none = {.sent = {0}};
-    if (device_open(&d, name, c, &err) || d->table->events(d, CHAINS * LONG, &err) ||
-        d->table->stamps(d, 2 * CHAINS * LONG, &err) ||
+    if (device_open(&d, &(device_options){.name = name}, c, &err) ||
+        d->table->events(d, CHAINS * LONG, &err) || d->table->stamps(d, 2 * CHAINS * LONG, &err) ||
         d->table->take(d, SPACE_WORK, CHAINS * sizeof(chain), &err) ||
         (d->table->join && d->table->join(d, &none, &err))) {
         snprintf(r->text, sizeof r->text, "%.200s", err.text);
@@ -383,7 +384,8 @@ static void check_host_goes_on(comm *c, const setup *s, result *r)
     op ops[2];
     float y[3][2 * N] = {{1, 1, 1, 1, 1}};
     bool first = comm_rank(c) % 2 == 0;
-    if (device_open(&d, "cpu", c, &err) || d->table->events(d, 2, &err)) return;
+    if (device_open(&d, &(device_options){.name = "cpu"}, c, &err) || d->table->events(d, 2, &err))
+        return;
     if (!first) comm_barrier(c, GROUP_WORLD); /* comes only when the others are past the wait */
     gather(d, &ops[0], STREAM_DP, y[0], y[1]);
     d->table->record(d, STREAM_DP, 0);

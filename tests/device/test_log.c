@@ -6,7 +6,8 @@ static device *opened(comm **c)
 {
     device *d = NULL;
     error err = {{0}};
-    if (comm_open_self(c, &err) || device_open(&d, "deferred:1", *c, &err))
+    if (comm_open_self(c, &err) ||
+        device_open(&d, &(device_options){.name = "deferred:1"}, *c, &err))
         fail_msg("%s", err.text);
     return d;
 }

@@ -23,8 +23,9 @@ static void disagree(comm *c, const setup *s, result *r)
     device *d = NULL;
     const device_traffic none = {.sent = {0}};
     const int64_t rank = comm_rank(c);
-    if (device_open(&d, "peers", c, &err) || d->table->events(d, 1, &err) ||
-        d->table->take(d, SPACE_WORK, ROOM, &err) || d->table->join(d, &none, &err)) {
+    if (device_open(&d, &(device_options){.name = "peers"}, c, &err) ||
+        d->table->events(d, 1, &err) || d->table->take(d, SPACE_WORK, ROOM, &err) ||
+        d->table->join(d, &none, &err)) {
         snprintf(r->text, sizeof r->text, "%.200s", err.text);
         return;
     }

@@ -90,12 +90,12 @@ static void a_late_device_is_measured_through_its_streams(void **state)
     measured m;
     error err = {{0}};
     measure_options late = quick;
-    late.device = "deferred:7";
+    late.device = &(device_options){.name = "deferred:7"};
     if (measure_machine(&m, NULL, &late, &err)) fail_msg("%s", err.text);
     is_measured(&m);
     /* work was done before the clock was read: no core of ours has a hundred times as much */
     assert_true(measured_peak(&m) < 1e13);
-    late.device = "nowhere";
+    late.device = &(device_options){.name = "nowhere"};
     assert_int_equal(measure_machine(&m, NULL, &late, &err), ERR_MACHINE);
     assert_non_null(strstr(err.text, "nowhere"));
 }
@@ -113,7 +113,8 @@ static void graphs_are_measured_where_a_device_has_them(void **state)
         comm *c;
         assert_int_equal(comm_open_self(&c, &err), OK);
         microbench j = {.ranks = 1, .scale = &measure_scale_cpu, .o = &o, .err = &err};
-        if (device_open(&j.d, names[i], c, &err) || microbench_take(&j, &err))
+        if (device_open(&j.d, &(device_options){.name = names[i]}, c, &err) ||
+            microbench_take(&j, &err))
             fail_msg("%s", err.text);
         measure_graphs(&j, &m);
         if (j.st) fail_msg("%s: %s", names[i], err.text);
@@ -181,7 +182,7 @@ static status measure_messages_of(rank_job *r)
 {
     measure_options o = quick;
     device_table table;
-    status st = device_open((device **)&o.on, r->device, r->c, &r->err);
+    status st = device_open((device **)&o.on, &(device_options){.name = r->device}, r->c, &r->err);
     if (st) return st;
     o.messages = true;
     counted = o.on->table;

@@ -4,11 +4,11 @@
 #include "backend/device/host.h"
 #include "ir/target.h"
 
-static status open_cpu(device *d, const char *words, error *err)
+static status open_cpu(device *d, const char *word, const device_options *o, error *err)
 {
-    if (*words)
-        return error_set(err, ERR_MACHINE, "device cpu:%s: it takes no words after the name",
-                         words);
+    (void)o;
+    if (*word)
+        return error_set(err, ERR_MACHINE, "device cpu:%s: it takes no words after the name", word);
     return host_open(d, false, 0, -1, err);
 }
 

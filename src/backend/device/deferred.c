@@ -13,8 +13,9 @@
 #include "backend/device/host.h"
 #include "ir/target.h"
 
-static status open_deferred(device *d, const char *words, error *err)
+static status open_deferred(device *d, const char *words, const device_options *o, error *err)
 {
+    (void)o;
     static const char deaf_word[] = ",deaf=", grows_word[] = ",grows=";
     char *end;
     long deaf = -1;

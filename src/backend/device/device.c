@@ -44,8 +44,9 @@ static status find(const device_table **out, const char *name, size_t n, error *
                      name);
 }
 
-status device_open(device **out, const char *name, comm *c, error *err)
+status device_open(device **out, const device_options *o, comm *c, error *err)
 {
+    const char *name = o->name;
     size_t n = strcspn(name, ":");
     const device_table *table;
     status s = find(&table, name, n, err);
@@ -57,7 +58,7 @@ status device_open(device **out, const char *name, comm *c, error *err)
     s = log_open(d, err);
     if (!s && c && d->log->fault_rank >= 0 && comm_rank(c) != d->log->fault_rank)
         d->log->fault = FAULT_NONE;
-    if (!s) s = table->open(d, name[n] ? name + n + 1 : "", err);
+    if (!s) s = table->open(d, name[n] ? name + n + 1 : "", o, err);
     if (s) {
         log_close(d);
         free(d);

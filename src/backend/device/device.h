@@ -64,6 +64,17 @@ typedef struct device_address {
 
 typedef struct device device;
 
+/* What a device is opened with. Paths may be NULL or "": none. */
+typedef struct device_options {
+    const char *name;  /* "cpu", "cuda"; some take a word behind it: "deferred:7", "cuda:FOLDER" */
+    const char *cudnn; /* folder of the cuDNN that attention uses, unless the name has one */
+
+    /* Files of cuBLASLt's algorithms: the run's, which is written, too; that of the run it goes on
+     * from; the machine's, from `bench`. */
+    const char *run_algorithms, *earlier_algorithms, *tuned_algorithms;
+    bool tunes; /* times algorithms, and writes the best to the machine's file */
+} device_options;
+
 /* What a program's messages are: for ranks that move them by themselves. */
 typedef struct device_traffic {
     int64_t sent[STREAM_COUNT]; /* bytes of the largest message that a stream sends */
@@ -75,8 +86,8 @@ typedef struct device_traffic {
 typedef struct device_table {
     const char *name; /* "cpu" */
 
-    /* `words` is what follows the name and a colon, or "". Fills d->state. */
-    status (*open)(device *d, const char *words, error *err);
+    /* `word` is what follows the name and a colon, or "". Fills d->state. */
+    status (*open)(device *d, const char *word, const device_options *o, error *err);
     void (*close)(device *d); /* with nothing under way; frees memory that is still taken */
 
     /* Rows of its kernels, as kernels_cpu gives them, and the target whose formula says what
@@ -201,9 +212,8 @@ struct device {
     void *state;
 };
 
-/* Opens the device of a name, with words for it after a colon ("cpu", "deferred:7"). ERR_MACHINE:
- * there is no such device here. */
-status device_open(device **out, const char *name, comm *c, error *err);
+/* ERR_MACHINE: there is no such device here. The options may go when it returns. */
+status device_open(device **out, const device_options *o, comm *c, error *err);
 void device_close(device *d);
 
 /* From here on `c`, whose messages the device starts, has it settle before the small calls (D5),

@@ -300,8 +300,9 @@ static bool read_words(peers_device *p, const char *words)
     return us > 0 && us <= 1000000 && !*end;
 }
 
-static status open_peers(device *d, const char *words, error *err)
+static status open_peers(device *d, const char *words, const device_options *o, error *err)
 {
+    (void)o;
     peers_device *p = calloc(1, sizeof *p);
     if (!p) return error_set(err, ERR_MACHINE, "cannot open the device: out of host memory");
     status s = read_words(p, words) ? host_open(d, false, 0, -1, err)

@@ -255,8 +255,9 @@ static status measure_on(measured *m, comm *c, comm *world, const measure_option
     if (o->messages) j.scale = &less;
     m->ranks = (int)j.ranks;
     m->threads = o->threads;
+    static const device_options cpu = {.name = "cpu"};
     j.d = o->on;
-    status s = j.d ? OK : device_open(&j.d, o->device ? o->device : "cpu", world, err);
+    status s = j.d ? OK : device_open(&j.d, o->device ? o->device : &cpu, world, err);
     if (!s) s = take_pools(&j, err);
     s = ranks_agree(c, s, err);
     const bool joins = !s && c && o->messages;

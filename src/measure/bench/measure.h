@@ -85,10 +85,10 @@ typedef struct measured {
 typedef void (*measure_says)(void *who, int done, int total);
 
 typedef struct measure_options {
-    double seconds;             /* in all, about; large operations are run twice at least */
-    int threads;                /* of this rank */
-    int rows;                   /* at most so many points of a curve, 0: all; for tests */
-    const char *device;         /* "cpu", "cuda", "deferred:7"; NULL: cpu */
+    double seconds; /* in all, about; large operations are run twice at least */
+    int threads;    /* of this rank */
+    int rows;       /* at most so many points of a curve, 0: all; for tests */
+    const struct device_options *device; /* NULL: cpu */
     struct device *on;          /* an open one instead, which stays the caller's; for tests */
     const measure_scale *scale; /* NULL: a CPU's */
     bool messages;              /* messages alone, on the device's streams as a run has them */

@@ -69,13 +69,7 @@ static void measure(executor *e, const program *p)
 
 /* ---- opening */
 
-/* A file of the run's folder, or "". */
-static const char *file_in(arena *a, const char *folder, const char *file)
-{
-    return folder ? arena_text(a, "%s/%s", folder, file) : "";
-}
-
-/* Algorithms that `bench` tuned for this machine's GPU, as the recipe says; "": none. */
+/* Algorithms that `bench` tuned for this machine's GPU, unless the job names a file; "": none. */
 static const char *tuned_file(const job *j, arena *a)
 {
     cuda_gpu found;
@@ -84,20 +78,24 @@ static const char *tuned_file(const job *j, arena *a)
     return device_cuda_look(&found, &ignored) ? "" : device_cuda_tuned(&found, a);
 }
 
-/* What a GPU is told: lines, see backend/cuda/device/device.c. */
-static const char *cuda_name(const job *j, arena *a)
+/* The device of the options or the environment has what its name says; the job's has its files. */
+static status open_device(executor *e, const char *asked, error *err)
 {
-    const char *file = "cublaslt.txt";
-    return arena_text(a, "cuda:%s\n%s\n%s\n%s", j->cudnn_path ? j->cudnn_path : "",
-                      file_in(a, j->save, file), file_in(a, j->load, file), tuned_file(j, a));
-}
-
-static const char *device_name(const program *p, const executor_options *o)
-{
-    const char *word = getenv("MOEFOLD_DEVICE");
-    if (o->device) return o->device;
-    if (word && *word) return word;
-    return p->s->j.device == J_DEVICE_CUDA ? cuda_name(&p->s->j, p->s->r.a) : "cpu";
+    static const char file[] = "cublaslt.txt";
+    const job *j = &e->p->s->j;
+    const char *word = asked ? asked : getenv("MOEFOLD_DEVICE");
+    arena *a = arena_create();
+    device_options o = {.name = word && *word ? word : "cpu"};
+    if (!(word && *word) && j->device == J_DEVICE_CUDA)
+        o = (device_options){
+            .name = "cuda",
+            .cudnn = j->cudnn_path,
+            .run_algorithms = j->save ? arena_text(a, "%s/%s", j->save, file) : NULL,
+            .earlier_algorithms = j->load ? arena_text(a, "%s/%s", j->load, file) : NULL,
+            .tuned_algorithms = tuned_file(j, a)};
+    status s = device_open(&e->d, &o, e->c, err);
+    arena_destroy(a);
+    return s;
 }
 
 static status open_alone(executor *e, error *err)
@@ -116,12 +114,12 @@ status executor_open(executor **out, const program *p, comm *c, executor_options
     e->plain = o.plain;
     e->guard = o.guard;
     measure(e, p);
-    status s = device_open(&e->d, device_name(p, &o), c, err);
+    status s = open_device(e, o.device, err);
     if (!s) s = e->d->table->take(e->d, SPACE_STATE, e->state_bytes, err);
     if (!s) s = e->d->table->take(e->d, SPACE_KEPT, p->kept.bytes, err);
     if (!s) s = take_work(e, err);
     if (!s) s = executor_bind(e, err);
-    if (!s) s = slow_op_read(&e->slow, p->s->r.a, err);
+    if (!s) s = slow_op_read(&e->slow, err);
     if (!s && !c) s = open_alone(e, err);
     if (s) {
         executor_close(e);

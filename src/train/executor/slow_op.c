@@ -6,7 +6,7 @@
 #include <string.h>
 #include <time.h>
 
-status slow_op_read(slow_op *out, arena *a, error *err)
+status slow_op_read(slow_op *out, error *err)
 {
     const char *word = getenv("MOEFOLD_SLOW_OP");
     *out = (slow_op){0};
@@ -19,13 +19,13 @@ status slow_op_read(slow_op *out, arena *a, error *err)
                          "MOEFOLD_SLOW_OP=%s: a name and milliseconds are needed; repair: "
                          "MOEFOLD_SLOW_OP=experts.fc1:2",
                          word);
-    *out = (slow_op){arena_copy(a, word, (size_t)(colon - word)), ms / 1000};
+    *out = (slow_op){word, (size_t)(colon - word), ms / 1000};
     return OK;
 }
 
 void slow_op_wait(const slow_op *s, const char *name)
 {
-    if (!name || strcmp(name, s->name) != 0) return;
+    if (!name || strncmp(name, s->name, s->n) != 0 || name[s->n]) return;
     struct timespec t = {(time_t)s->seconds, (long)(1e9 * fmod(s->seconds, 1))};
     nanosleep(&t, NULL);
 }

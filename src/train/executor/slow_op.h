@@ -6,16 +6,18 @@
 #ifndef TRAIN_EXECUTOR_SLOW_OP_H
 #define TRAIN_EXECUTOR_SLOW_OP_H
 
-#include "base/arena.h"
+#include <stddef.h>
+
 #include "base/status.h"
 
 typedef struct slow_op {
-    const char *name; /* NULL: none is */
+    const char *name; /* in the environment, of n bytes; NULL: none is */
+    size_t n;
     double seconds;
 } slow_op;
 
 /* ERR_INPUT: the variable says something else. */
-status slow_op_read(slow_op *out, arena *a, error *err);
+status slow_op_read(slow_op *out, error *err);
 void slow_op_wait(const slow_op *s, const char *name);
 
 #endif

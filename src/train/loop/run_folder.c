@@ -187,8 +187,7 @@ static json_t *json_knobs(const trainer *t)
 {
     json_t *o = json_object();
     for (knob_id k = 0; k < K_COUNT; k++)
-        if (t->s->r.knob[k].from != FROM_NOTHING)
-            json_object_set_new(o, knobs[k].key, json_string(value_text(t->a, t->s->r.knob[k].v)));
+        json_object_set_new(o, knobs[k].key, json_string(recipe_shown(&t->s->r, k, t->a)));
     return o;
 }
 

@@ -7,7 +7,6 @@
  *     given before. Ranks that share it move their messages by themselves (peers.c). */
 #include <cuda.h>
 #include <cuda_runtime.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -178,21 +177,6 @@ static void close_gpu(device *d)
     free(g->events);
     free(g);
     d->state = NULL;
-}
-
-/* Lines, each may be empty: cuDNN's folder; files of cuBLASLt's algorithms: the run's, that of the
- * run it goes on from, the machine's; "tune". */
-static void use_words(const char *words, const char *name)
-{
-    enum { LINES = 5 };
-    char line[LINES][PATH_MAX];
-    for (int i = 0; i < LINES; i++) {
-        const size_t n = strcspn(words, "\n");
-        snprintf(line[i], sizeof line[i], "%.*s", (int)n, words);
-        words += n + (words[n] == '\n');
-    }
-    cudnn_use(line[0]);
-    lt_use_files(line[1], line[2], line[3], name, strcmp(line[4], "tune") == 0);
 }
 
 /* ---- memory */
@@ -485,11 +469,18 @@ static const issue_hooks hooks = {.wait = wait,
                                   .sum = gpu_sum,
                                   .end = gpu_end};
 
-static status open_gpu(device *d, const char *words, error *err)
+static const char *path_of(const char *path)
+{
+    return path ? path : "";
+}
+
+static status open_gpu(device *d, const char *word, const device_options *o, error *err)
 {
     cuda_gpu found;
     look(&found); /* takes it for this thread */
-    use_words(words, found.name);
+    cudnn_use(*word ? word : path_of(o->cudnn));
+    lt_use_files(path_of(o->run_algorithms), path_of(o->earlier_algorithms),
+                 path_of(o->tuned_algorithms), found.name, o->tunes);
     gpu_state *g = calloc(1, sizeof *g);
     if (!g) return error_set(err, ERR_MACHINE, "cannot open the GPU: out of host memory");
     d->state = g;
