@@ -4,7 +4,8 @@
  * breaks a rule is left out. A change that swaps parallel sizes keeps the number of GPUs.
  *
  * I1  No change is offered that `check` would warn of, where it does not warn of the recipe as it
- *     is: the repair of that warning is made part of the change, or the change is left out. */
+ *     is: the repair of that warning is made part of the change, or the change is left out.
+ * I2  GPUs and batch stay as they are: a repair that moves them is not taken. */
 #include "predict/changes.h"
 
 #include <stdio.h>
@@ -139,14 +140,30 @@ static setup *changed(violations *found, const changing *w, const char *words)
     return found->n_errors ? NULL : s;
 }
 
-/* I1. The repair may take back the change itself: then it differs from nothing. */
+/* Does the repair set the key of this assignment? */
+static bool sets_key(const char *const *repair, const char *assignment)
+{
+    size_t n = strcspn(assignment, "=");
+    for (; *repair; repair++)
+        if (strncmp(*repair, assignment, n) == 0 && (*repair)[n] == '=') return true;
+    return false;
+}
+
+/* I1, I2. What the repair sets stands once. It may take back the change itself: then it differs from
+ * nothing. */
 static const char *with_repair(const changing *w, const char *words, const violation *v)
 {
-    if (!v->n_repairs) return NULL;
-    textbuf t = text_init(w->a);
-    text_add(&t, "%s", words);
-    for (const char *const *x = v->repairs[0]; *x; x++) text_add(&t, " %s", *x);
-    return t.s;
+    for (int i = 0; i < v->n_repairs; i++) {
+        const char *const *repair = v->repairs[i];
+        if (sets_key(repair, knobs[K_GBS].key) || sets_key(repair, knobs[K_N_GPUS].key)) continue;
+        textbuf t = text_init(w->a);
+        char *copy = arena_copy(w->a, words, strlen(words)), *rest = NULL;
+        for (char *x = strtok_r(copy, " ", &rest); x; x = strtok_r(NULL, " ", &rest))
+            if (!sets_key(repair, x)) text_add(&t, "%s%s", t.n ? " " : "", x);
+        for (; *repair; repair++) text_add(&t, "%s%s", t.n ? " " : "", *repair);
+        return t.s;
+    }
+    return NULL;
 }
 
 /* The change as the recipe's owner must write it: a split that the recipe sets goes, and the stages
@@ -251,6 +268,7 @@ static const char *swap_words(const changing *w, const swap *x)
     const recipe *r = &w->before->r;
     if (x->up != K_COUNT) {
         int64_t now = recipe_int(r, x->up);
+        if (x->up == K_MBS && now > CHANGE_MBS_MOST / 2) return NULL;
         text_add(&t, "%s=%lld", knobs[x->up].key, (long long)((now > 0 ? now : 1) * 2));
     }
     if (x->down != K_COUNT) {

@@ -4,6 +4,11 @@
 
 #include "predict/price.h"
 
+/* The largest micro batch that is offered here and searched by a plan. Twice as much gains 0.6 to
+ * 1.5 % of models below a billion weights on B200 to GB300, and a plan would meet a fifth to a
+ * quarter more layouts. */
+enum { CHANGE_MBS_MOST = 16 };
+
 typedef struct price_change {
     const char *words; /* overrides, as a command line takes them */
     double gain;       /* tokens a second after over before, minus one */

@@ -281,6 +281,7 @@ static void try_leave(const drawn_job *j, const recipe *winner, const setup *s,
     const char *said = command_of(j, NULL, a);
     rules_check(&v, s, true, a);
     see(LEAVES, !v.n_errors, "%s: %s", said, v.n_errors ? v.list[0].message : "");
+    bool list = true;
     recipe *follows = ARENA_NEW(a, recipe);
     setup *there = ARENA_NEW(a, setup);
     *follows = *winner;
@@ -290,11 +291,16 @@ static void try_leave(const drawn_job *j, const recipe *winner, const setup *s,
         export_gap gaps[EXPORT_GAPS_MAX];
         const recipe *told = to[i].system == MEGATRON_LM ? &there->r : &s->r;
         int n = export_gaps(told, to[i].system, gaps, a);
-        if (n && gaps[0].knob == K_QK_NORM_WHOLE) return; /* no layout of the model goes there */
+        /* No layout of these models goes to Megatron-LM (OLMoE; YaRN of Kimi-K2). */
+        if (n && (gaps[0].knob == K_QK_NORM_WHOLE || gaps[0].knob == K_ROPE_BETA_FAST)) {
+            list = false;
+            continue;
+        }
         see(LEAVES, !n, "%s --out FILE; moefold show FILE --as %s: %s: %s", said, to[i].name,
             n ? knobs[gaps[0].knob].key : "", n ? gaps[0].why : "");
         if (n) return;
     }
+    if (!list) return;
     textbuf t = text_init(a);
     export_megatron_lm(&there->r, &t);
     bool moves = strstr(t.s, "expandable_segments:True") &&
@@ -325,8 +331,9 @@ static bool supported(const recipe *given, const char *words, arena *a)
     return band_unsupported(&t) == BAND_FEATURES;
 }
 
-/* No change that `price` offers is a better plan, but for number formats, which a plan keeps, and
- * features that no published run has. */
+/* No change that `price` offers is a better plan, but for number formats, which a plan keeps,
+ * activation offload, which a plan tries with --more alone, and features that no published run
+ * has. */
 static void try_changes(const drawn_job *j, const recipe *row, const plan_answer *p, arena *a)
 {
     price *now = ARENA_NEW(a, price);
@@ -340,7 +347,8 @@ static void try_changes(const drawn_job *j, const recipe *row, const plan_answer
     price_setup(now, s, p->hw, &p->prices, a);
     int n = price_changes(list, 64, &(change_job){given, now, p->hw, &p->prices}, &limit, a);
     for (int i = 0; i < n; i++) {
-        if (!list[i].fits || list[i].gain < 0.005 || strstr(list[i].words, "mixed_precision"))
+        if (!list[i].fits || list[i].gain < 0.005 || strstr(list[i].words, "mixed_precision") ||
+            strstr(list[i].words, "fine_grained_activation_offloading=true"))
             continue;
         see(CHANGES, !supported(row, list[i].words, a), "%s: %s is %.1f %% faster",
             command_of(j, NULL, a), list[i].words, 100 * list[i].gain);
@@ -388,6 +396,10 @@ static const drawn_job named[] = {
     {.model = "deepseek-v2", .gpus = "16xH200", .seq = "4096", .gbs = "64"},
     {.model = "qwen3-next-80b-a3b", .gpus = "32xB200", .seq = "8192", .gbs = "512"},
     {.model = "qwen3-30b-a3b", .gpus = "24xGB200", .seq = "16384", .gbs = "504"},
+    {.model = "kimi-k2", .gpus = "64xH200", .seq = "4096", .gbs = "48"},
+    {.model = "tiny", .gpus = "16xH800", .seq = "4096", .gbs = "48"},
+    {.model = "tiny", .gpus = "24xGB300", .seq = "4096", .gbs = "2048"},
+    {.model = "qwen2.5-32b", .gpus = "32xGB300", .seq = "8192", .gbs = "1024"},
 };
 
 static int try_jobs(void **state)
