@@ -10,7 +10,7 @@
 #include "cli/rank_threads.h"
 #include "cli/ranks.h"
 #include "cli/runtime.h"
-#include "train/loop/agree.h"
+#include "backend/comm/agree.h"
 #include "train/loop/trainer.h"
 
 typedef struct eval_words {

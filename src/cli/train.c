@@ -9,7 +9,7 @@
 #include "cli/ranks.h"
 #include "cli/runtime.h"
 #include "predict/routing.h"
-#include "train/loop/agree.h"
+#include "backend/comm/agree.h"
 #include "train/loop/trainer.h"
 
 static void print_summary(const train_summary *sum, arena *a)

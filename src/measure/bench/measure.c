@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "measure/bench/microbench.h"
-#include "train/loop/agree.h"
+#include "backend/comm/agree.h"
 
 #define COUNT(list) ((int)(sizeof(list) / sizeof((list)[0])))
 

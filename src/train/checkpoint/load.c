@@ -12,7 +12,7 @@
 #include "base/file.h"
 #include "base/maths.h"
 #include "base/waiting.h"
-#include "train/loop/agree.h"
+#include "backend/comm/agree.h"
 #include "train/checkpoint/folder.h"
 #include "train/checkpoint/kinds.h"
 #include "train/checkpoint/meta.h"

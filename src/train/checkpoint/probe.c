@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/text.h"
-#include "train/loop/agree.h"
+#include "backend/comm/agree.h"
 #include "train/checkpoint/folder.h"
 #include "train/checkpoint/write.h"
 #include "train/checkpoint/tensor_file_disk.h"

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "config/export.h"
-#include "train/loop/agree.h"
+#include "backend/comm/agree.h"
 #include "train/checkpoint/folder.h"
 #include "train/checkpoint/meta.h"
 #include "train/checkpoint/look.h"

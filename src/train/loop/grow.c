@@ -4,7 +4,7 @@
  * taken anew. Gradients are made again by the step that follows. */
 #include <math.h>
 
-#include "train/loop/agree.h"
+#include "backend/comm/agree.h"
 #include "train/loop/state.h"
 
 /* The buffer that was asked for most, of a rank. */

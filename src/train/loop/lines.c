@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "train/loop/agree.h"
+#include "backend/comm/agree.h"
 #include "train/loop/state.h"
 
 void trainer_say(trainer *t, FILE *to, const char *text)

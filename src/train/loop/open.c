@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/maths.h"
-#include "train/loop/agree.h"
+#include "backend/comm/agree.h"
 #include "train/loop/facts.h"
 #include "train/loop/state.h"
 #include "train/executor/touched.h"

@@ -5,7 +5,7 @@
  * JSON. What is wrong with a description ends a run only where a person asked. The first step is
  * not counted: pages are touched and threads started there. */
 #include "train/executor/executor_times.h"
-#include "train/loop/agree.h"
+#include "backend/comm/agree.h"
 #include "train/loop/state.h"
 
 struct predicted {

@@ -8,7 +8,7 @@
 
 #include "base/file.h"
 #include "predict/routing.h"
-#include "train/loop/agree.h"
+#include "backend/comm/agree.h"
 #include "train/loop/state.h"
 
 static int64_t counts_of(const trainer *t)

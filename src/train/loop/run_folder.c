@@ -20,7 +20,7 @@
 #include "base/file.h"
 #include "predict/measured.h"
 #include "config/export.h"
-#include "train/loop/agree.h"
+#include "backend/comm/agree.h"
 #include "train/loop/state.h"
 
 enum { RECIPE_BYTES_MAX = 1 << 20 };

@@ -2,7 +2,7 @@
 #include <time.h>
 
 #include "base/clock.h"
-#include "train/loop/agree.h"
+#include "backend/comm/agree.h"
 #include "train/loop/state.h"
 
 /* A save that failed is made again after this; the last one of a run has no later. */

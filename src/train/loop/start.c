@@ -5,7 +5,7 @@
 
 #include "base/file.h"
 #include "base/waiting.h"
-#include "train/loop/agree.h"
+#include "backend/comm/agree.h"
 #include "train/hf/weights.h"
 #include "train/executor/init_weights.h"
 #include "train/loop/state.h"

@@ -12,7 +12,7 @@
 
 #include "base/clock.h"
 #include "base/maths.h"
-#include "train/loop/agree.h"
+#include "backend/comm/agree.h"
 #include "train/loop/state.h"
 
 /* ---- reading */

@@ -3,7 +3,7 @@
  * Rank 0 writes them. Where a file cannot be written all ranks hear of it, as with metrics. */
 #include <math.h>
 
-#include "train/loop/agree.h"
+#include "backend/comm/agree.h"
 #include "train/loop/state.h"
 
 enum { SCALARS_MAX = 2 * LOSSES_MAX + 16 };

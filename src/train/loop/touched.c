@@ -6,7 +6,7 @@
 #include <inttypes.h>
 
 #include "train/executor/touched.h"
-#include "train/loop/agree.h"
+#include "backend/comm/agree.h"
 #include "train/loop/state.h"
 
 static status step_over(trainer *t, touched *m, int pattern, error *err)

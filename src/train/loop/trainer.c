@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "base/stop.h"
 #include "base/waiting.h"
-#include "train/loop/agree.h"
+#include "backend/comm/agree.h"
 #include "train/loop/state.h"
 
 bool trainer_asked(void)

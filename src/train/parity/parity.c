@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/waiting.h"
-#include "train/loop/agree.h"
+#include "backend/comm/agree.h"
 #include "train/hf/weights.h"
 #include "train/executor/arrays.h"
 #include "train/parity/step.h"

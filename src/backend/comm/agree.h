@@ -1,8 +1,8 @@
 /* agree.h - one outcome for all ranks: between two collectives no rank leaves alone.
  *
  * Both are collective over the world; with `c` NULL there is one rank, and they change nothing. */
-#ifndef TRAIN_LOOP_AGREE_H
-#define TRAIN_LOOP_AGREE_H
+#ifndef BACKEND_COMM_AGREE_H
+#define BACKEND_COMM_AGREE_H
 
 #include "backend/comm/comm.h"
 

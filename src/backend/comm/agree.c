@@ -1,5 +1,5 @@
 /* agree.c - collected statuses, and the message of the one that counts. */
-#include "train/loop/agree.h"
+#include "backend/comm/agree.h"
 
 #include <inttypes.h>
 
