@@ -1,12 +1,10 @@
 /* fast_dense.c - GEMMs through OpenBLAS, and the table of all fast_dense*.c. */
-#include "backend/cpu/kernels/bytes.h"
 #include "backend/cpu/kernels/fast_dense.h"
 
 #include <limits.h>
 
 #include "base/maths.h"
 #include "backend/cpu/kernels/blas.h"
-#include "backend/cpu/kernels/rows.h"
 
 /* ---- sharing */
 
@@ -26,7 +24,7 @@ void share_rows(span_work work, const call *c, int64_t n, int64_t width)
 
 /* ---- GEMMs */
 
-static bool library_takes(const op *o, const op_types *t)
+bool library_takes(const op *o, const op_types *t)
 {
     (void)t;
     for (int i = 0; i < 3; i++)
@@ -69,42 +67,21 @@ static void fast_head_logits(const op *o, void *const *in, void *const *out)
 
 /* ---- the table */
 
-static const kernel fast_dense_rows[] = {
+static const kernel own_rows[] = {
     {OP_GEMM, "openblas", library_takes, .run = fast_gemm},
     {OP_GEMM_D, "openblas", library_takes, .run = fast_gemm_d},
     {OP_GEMM_W, "openblas", library_takes, .run = fast_gemm_w},
-    {OP_BIAS, "threads", NULL, .run = fast_bias},
-    {OP_BIAS_W, "threads", NULL, .run = fast_bias_w},
-    {OP_EMBED, "threads", NULL, .run = fast_embed},
-    {OP_EMBED_W, "threads", NULL, .run = fast_embed_w},
-    {OP_NORM, "threads", NULL, .run = fast_norm},
-    {OP_NORM_D, "threads", NULL, .run = fast_norm_d},
-    {OP_NORM_W, "threads", NULL, .run = fast_norm_w},
-    {OP_ADD, "threads", NULL, .run = fast_add},
-    {OP_COPY, "threads", NULL, .run = fast_copy},
-    {OP_CAST, "threads", NULL, .run = fast_copy},
-    {OP_COPY_OUT, "threads", NULL, .run = fast_copy, .launch = bytes_copy},
-    {OP_COPY_IN, "threads", NULL, .run = fast_copy, .launch = bytes_copy},
-    {OP_ZERO, "threads", NULL, .run = fast_zero, .launch = bytes_zero},
-    {OP_GATE, "threads", NULL, .run = fast_gate},
-    {OP_GATE_D, "threads", NULL, .run = fast_gate_d},
-    {OP_ACT, "threads", NULL, .run = fast_act},
-    {OP_ACT_D, "threads", NULL, .run = fast_act_d},
-    {OP_QKV_SPLIT, "threads", NULL, .run = fast_qkv_split},
-    {OP_QKV_JOIN, "threads", NULL, .run = fast_qkv_join},
-    {OP_ROPE, "threads", NULL, .run = fast_rope},
-    {OP_ROPE_D, "threads", NULL, .run = fast_rope_d},
-    {OP_MLA_KV_SPLIT, "threads", NULL, .run = fast_mla_kv_split},
-    {OP_MLA_KV_MERGE, "threads", NULL, .run = fast_mla_kv_merge},
-    {OP_MLA_KV_JOIN, "threads", NULL, .run = fast_mla_kv_join},
-    {OP_MLA_KV_JOIN_D, "threads", NULL, .run = fast_mla_kv_join_d},
-    {OP_HEAD_LOSS, "openblas", library_takes, .run = fast_head_loss},
-    {OP_HEAD_PART, "openblas", library_takes, .run = fast_head_part},
-    {OP_HEAD_PART_D, "openblas", library_takes, .run = fast_head_part_d},
     {OP_HEAD_LOGITS, "openblas", library_takes, .run = fast_head_logits},
 };
 
 kernel_rows fast_dense(void)
 {
-    return (kernel_rows){fast_dense_rows, sizeof fast_dense_rows / sizeof fast_dense_rows[0]};
+    enum { ROOM = 64 };
+    static kernel rows[ROOM];
+    const kernel_rows parts[] = {{own_rows, sizeof own_rows / sizeof own_rows[0]},
+                                 fast_dense_rows(),
+                                 fast_dense_maps(),
+                                 fast_dense_heads(),
+                                 fast_dense_loss()};
+    return kernel_rows_joined(rows, ROOM, parts, sizeof parts / sizeof parts[0]);
 }

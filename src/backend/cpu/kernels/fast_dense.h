@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/wide.h"
-#include "backend/kernels/kernels.h"
+#include "backend/cpu/kernels/rows.h"
 
 typedef struct call {
     const op *o;
@@ -56,38 +56,13 @@ static inline __attribute__((always_inline)) float fast_sigmoid(float x)
     return 1 / (1 + fast_exp(-x));
 }
 
-/* ---- fast_dense_rows.c */
-void fast_bias(const op *o, void *const *in, void *const *out);
-void fast_bias_w(const op *o, void *const *in, void *const *out);
-void fast_embed(const op *o, void *const *in, void *const *out);
-void fast_embed_w(const op *o, void *const *in, void *const *out);
-void fast_norm(const op *o, void *const *in, void *const *out);
-void fast_norm_d(const op *o, void *const *in, void *const *out);
-void fast_norm_w(const op *o, void *const *in, void *const *out);
+/* Are sizes such that the matrix library takes them, and is there one? */
+bool library_takes(const op *o, const op_types *t);
 
-/* ---- fast_dense_maps.c */
-void fast_add(const op *o, void *const *in, void *const *out);
-void fast_copy(const op *o, void *const *in, void *const *out);
-void fast_zero(const op *o, void *const *in, void *const *out);
-void fast_gate(const op *o, void *const *in, void *const *out);
-void fast_gate_d(const op *o, void *const *in, void *const *out);
-void fast_act(const op *o, void *const *in, void *const *out);
-void fast_act_d(const op *o, void *const *in, void *const *out);
-
-/* ---- fast_dense_heads.c */
-void fast_qkv_split(const op *o, void *const *in, void *const *out);
-void fast_qkv_join(const op *o, void *const *in, void *const *out);
-void fast_rope(const op *o, void *const *in, void *const *out);
-void fast_rope_d(const op *o, void *const *in, void *const *out);
-void fast_mla_kv_split(const op *o, void *const *in, void *const *out);
-void fast_mla_kv_merge(const op *o, void *const *in, void *const *out);
-void fast_mla_kv_join(const op *o, void *const *in, void *const *out);
-void fast_mla_kv_join_d(const op *o, void *const *in, void *const *out);
-
-/* ---- fast_dense_loss.c */
-void fast_head_loss(const op *o, void *const *in, void *const *out);
-void fast_head_part(const op *o, void *const *in, void *const *out);
-void fast_head_part_d(const op *o, void *const *in, void *const *out);
+kernel_rows fast_dense_rows(void);
+kernel_rows fast_dense_maps(void);
+kernel_rows fast_dense_heads(void);
+kernel_rows fast_dense_loss(void);
 size_t fast_head_loss_bytes(const op *o); /* of the workspace */
 
 #endif

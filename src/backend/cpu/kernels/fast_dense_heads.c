@@ -27,7 +27,7 @@ static void qkv_split_span(const call *c, int64_t begin, int64_t end)
     }
 }
 
-void fast_qkv_split(const op *o, void *const *in, void *const *out)
+static void fast_qkv_split(const op *o, void *const *in, void *const *out)
 {
     share_rows(qkv_split_span, &(call){o, in, out}, o->dim[DIM_QKV_SPLIT_T],
                2 * o->dim[DIM_QKV_SPLIT_N] * o->dim[DIM_QKV_SPLIT_D]);
@@ -52,7 +52,7 @@ static void qkv_join_span(const call *c, int64_t begin, int64_t end)
     }
 }
 
-void fast_qkv_join(const op *o, void *const *in, void *const *out)
+static void fast_qkv_join(const op *o, void *const *in, void *const *out)
 {
     share_rows(qkv_join_span, &(call){o, in, out}, o->dim[DIM_QKV_JOIN_T],
                2 * o->dim[DIM_QKV_JOIN_N] * o->dim[DIM_QKV_JOIN_D]);
@@ -100,13 +100,13 @@ WIDE static void rope_span(const call *c, int64_t begin, int64_t end)
     }
 }
 
-void fast_rope(const op *o, void *const *in, void *const *out)
+static void fast_rope(const op *o, void *const *in, void *const *out)
 {
     share_rows(rope_span, &(call){o, in, out}, o->dim[DIM_ROPE_T],
                o->dim[DIM_ROPE_N] * o->dim[DIM_ROPE_D]);
 }
 
-void fast_rope_d(const op *o, void *const *in, void *const *out)
+static void fast_rope_d(const op *o, void *const *in, void *const *out)
 {
     fast_rope(o, in, out); /* the kind says which way */
 }
@@ -125,7 +125,7 @@ static void mla_kv_split_span(const call *c, int64_t begin, int64_t end)
     }
 }
 
-void fast_mla_kv_split(const op *o, void *const *in, void *const *out)
+static void fast_mla_kv_split(const op *o, void *const *in, void *const *out)
 {
     share_rows(mla_kv_split_span, &(call){o, in, out}, o->dim[DIM_MLA_KV_SPLIT_T],
                o->dim[DIM_MLA_KV_SPLIT_R] + o->dim[DIM_MLA_KV_SPLIT_Dr]);
@@ -143,7 +143,7 @@ static void mla_kv_merge_span(const call *c, int64_t begin, int64_t end)
     }
 }
 
-void fast_mla_kv_merge(const op *o, void *const *in, void *const *out)
+static void fast_mla_kv_merge(const op *o, void *const *in, void *const *out)
 {
     share_rows(mla_kv_merge_span, &(call){o, in, out}, o->dim[DIM_MLA_KV_MERGE_T],
                o->dim[DIM_MLA_KV_MERGE_R] + o->dim[DIM_MLA_KV_MERGE_Dr]);
@@ -171,7 +171,7 @@ static void mla_kv_join_span(const call *c, int64_t begin, int64_t end)
     }
 }
 
-void fast_mla_kv_join(const op *o, void *const *in, void *const *out)
+static void fast_mla_kv_join(const op *o, void *const *in, void *const *out)
 {
     share_rows(mla_kv_join_span, &(call){o, in, out}, o->dim[DIM_MLA_KV_JOIN_T], mla_width(o));
 }
@@ -193,7 +193,22 @@ static void mla_kv_join_d_span(const call *c, int64_t begin, int64_t end)
     }
 }
 
-void fast_mla_kv_join_d(const op *o, void *const *in, void *const *out)
+static void fast_mla_kv_join_d(const op *o, void *const *in, void *const *out)
 {
     share_rows(mla_kv_join_d_span, &(call){o, in, out}, o->dim[DIM_MLA_KV_JOIN_D_T], mla_width(o));
+}
+
+kernel_rows fast_dense_heads(void)
+{
+    static const kernel rows[] = {
+        {OP_QKV_SPLIT, "threads", NULL, .run = fast_qkv_split},
+        {OP_QKV_JOIN, "threads", NULL, .run = fast_qkv_join},
+        {OP_ROPE, "threads", NULL, .run = fast_rope},
+        {OP_ROPE_D, "threads", NULL, .run = fast_rope_d},
+        {OP_MLA_KV_SPLIT, "threads", NULL, .run = fast_mla_kv_split},
+        {OP_MLA_KV_MERGE, "threads", NULL, .run = fast_mla_kv_merge},
+        {OP_MLA_KV_JOIN, "threads", NULL, .run = fast_mla_kv_join},
+        {OP_MLA_KV_JOIN_D, "threads", NULL, .run = fast_mla_kv_join_d},
+    };
+    return (kernel_rows){rows, sizeof rows / sizeof rows[0]};
 }

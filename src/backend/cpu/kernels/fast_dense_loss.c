@@ -150,7 +150,7 @@ static void chunk_run(const chunk *c)
     if (c->dw) blas_gemm(&weight);
 }
 
-void fast_head_loss(const op *o, void *const *in, void *const *out)
+static void fast_head_loss(const op *o, void *const *in, void *const *out)
 {
     const int64_t n_t = o->dim[DIM_HEAD_LOSS_T], h = o->dim[DIM_HEAD_LOSS_H], rows = chunk_rows(o);
     const float *x = in[IN_HEAD_LOSS_x];             /* [T][H] */
@@ -188,7 +188,7 @@ static int64_t rows_there(const op *o)
     return left < 0 ? 0 : left < o->dim[DIM_HEAD_PART_ROWS] ? left : o->dim[DIM_HEAD_PART_ROWS];
 }
 
-void fast_head_part(const op *o, void *const *in, void *const *out)
+static void fast_head_part(const op *o, void *const *in, void *const *out)
 {
     const int64_t h = o->dim[DIM_HEAD_PART_H], n_v = o->dim[DIM_HEAD_PART_V],
                   rows = o->dim[DIM_HEAD_PART_ROWS], first = o->dim[DIM_HEAD_PART_FIRST];
@@ -276,7 +276,7 @@ static void part_loss(const call *c, float *loss /* [2] */)
     loss[1] = (float)((double)loss[1] + weights);
 }
 
-void fast_head_part_d(const op *o, void *const *in, void *const *out)
+static void fast_head_part_d(const op *o, void *const *in, void *const *out)
 {
     const int64_t h = o->dim[DIM_HEAD_PART_D_H], n_v = o->dim[DIM_HEAD_PART_D_V],
                   first = o->dim[DIM_HEAD_PART_D_FIRST], n = rows_there(o);
@@ -294,4 +294,14 @@ void fast_head_part_d(const op *o, void *const *in, void *const *out)
     weight.add = !(o->flags & OVERWRITE);
     if (dx) blas_gemm(&data);
     if (out[OUT_HEAD_PART_D_dw]) blas_gemm(&weight);
+}
+
+kernel_rows fast_dense_loss(void)
+{
+    static const kernel rows[] = {
+        {OP_HEAD_LOSS, "openblas", library_takes, .run = fast_head_loss},
+        {OP_HEAD_PART, "openblas", library_takes, .run = fast_head_part},
+        {OP_HEAD_PART_D, "openblas", library_takes, .run = fast_head_part_d},
+    };
+    return (kernel_rows){rows, sizeof rows / sizeof rows[0]};
 }

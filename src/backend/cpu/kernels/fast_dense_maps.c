@@ -1,5 +1,6 @@
 /* fast_dense_maps.c - sums, gates and activations on threads: bound by memory, since exponentials
  * are vectors'. */
+#include "backend/cpu/kernels/bytes.h"
 #include "backend/cpu/kernels/fast_dense.h"
 
 enum { GRAIN = 16384 }; /* numbers in a span where there are no rows */
@@ -15,7 +16,7 @@ WIDE static void add_span(const call *c, int64_t begin, int64_t end)
     for (int64_t i = begin; i < end; i++) y[i] = a[i] + b[i];
 }
 
-void fast_add(const op *o, void *const *in, void *const *out)
+static void fast_add(const op *o, void *const *in, void *const *out)
 {
     share(add_span, &(call){o, in, out}, o->dim[DIM_ADD_N], GRAIN);
 }
@@ -27,7 +28,7 @@ static void copy_span(const call *c, int64_t begin, int64_t end)
     memcpy(y + begin, a + begin, sizeof(float) * (size_t)(end - begin));
 }
 
-void fast_copy(const op *o, void *const *in, void *const *out)
+static void fast_copy(const op *o, void *const *in, void *const *out)
 {
     share(copy_span, &(call){o, in, out}, o->dim[DIM_COPY_N], GRAIN);
 }
@@ -38,7 +39,7 @@ static void zero_span(const call *c, int64_t begin, int64_t end)
     memset(y + begin, 0, sizeof(float) * (size_t)(end - begin));
 }
 
-void fast_zero(const op *o, void *const *in, void *const *out)
+static void fast_zero(const op *o, void *const *in, void *const *out)
 {
     share(zero_span, &(call){o, in, out}, o->dim[DIM_ZERO_N], GRAIN);
 }
@@ -69,7 +70,7 @@ WIDE static void gate_rows(const call *c, int64_t begin, int64_t end)
     }
 }
 
-void fast_gate(const op *o, void *const *in, void *const *out)
+static void fast_gate(const op *o, void *const *in, void *const *out)
 {
     const int64_t m = o->dim[DIM_GATE_M], n = o->dim[DIM_GATE_N];
     const call c = {o, in, out};
@@ -119,7 +120,7 @@ WIDE static void gate_d_rows(const call *c, int64_t begin, int64_t end)
     }
 }
 
-void fast_gate_d(const op *o, void *const *in, void *const *out)
+static void fast_gate_d(const op *o, void *const *in, void *const *out)
 {
     const int64_t m = o->dim[DIM_GATE_D_M], n = o->dim[DIM_GATE_D_N];
     const call c = {o, in, out};
@@ -160,7 +161,7 @@ WIDE static void act_span(const call *c, int64_t begin, int64_t end)
     }
 }
 
-void fast_act(const op *o, void *const *in, void *const *out)
+static void fast_act(const op *o, void *const *in, void *const *out)
 {
     share_rows(act_span, &(call){o, in, out}, o->dim[DIM_ACT_M], 2 * o->dim[DIM_ACT_F]);
 }
@@ -219,7 +220,24 @@ WIDE static void act_d_span(const call *c, int64_t begin, int64_t end)
     }
 }
 
-void fast_act_d(const op *o, void *const *in, void *const *out)
+static void fast_act_d(const op *o, void *const *in, void *const *out)
 {
     share_rows(act_d_span, &(call){o, in, out}, o->dim[DIM_ACT_D_M], 4 * o->dim[DIM_ACT_D_F]);
+}
+
+kernel_rows fast_dense_maps(void)
+{
+    static const kernel rows[] = {
+        {OP_ADD, "threads", NULL, .run = fast_add},
+        {OP_COPY, "threads", NULL, .run = fast_copy},
+        {OP_CAST, "threads", NULL, .run = fast_copy},
+        {OP_COPY_OUT, "threads", NULL, .run = fast_copy, .launch = bytes_copy},
+        {OP_COPY_IN, "threads", NULL, .run = fast_copy, .launch = bytes_copy},
+        {OP_ZERO, "threads", NULL, .run = fast_zero, .launch = bytes_zero},
+        {OP_GATE, "threads", NULL, .run = fast_gate},
+        {OP_GATE_D, "threads", NULL, .run = fast_gate_d},
+        {OP_ACT, "threads", NULL, .run = fast_act},
+        {OP_ACT_D, "threads", NULL, .run = fast_act_d},
+    };
+    return (kernel_rows){rows, sizeof rows / sizeof rows[0]};
 }

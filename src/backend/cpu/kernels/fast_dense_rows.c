@@ -61,7 +61,7 @@ WIDE static void bias_span(const call *c, int64_t begin, int64_t end)
     }
 }
 
-void fast_bias(const op *o, void *const *in, void *const *out)
+static void fast_bias(const op *o, void *const *in, void *const *out)
 {
     share_rows(bias_span, &(call){o, in, out}, o->dim[DIM_BIAS_M], o->dim[DIM_BIAS_N]);
 }
@@ -77,7 +77,7 @@ WIDE static void bias_patch(const call *c, const patch *p, float *sum)
     }
 }
 
-void fast_bias_w(const op *o, void *const *in, void *const *out)
+static void fast_bias_w(const op *o, void *const *in, void *const *out)
 {
     sum_columns(bias_patch, &(call){o, in, out}, out[OUT_BIAS_W_db]);
 }
@@ -100,7 +100,7 @@ static void embed_span(const call *c, int64_t begin, int64_t end)
     }
 }
 
-void fast_embed(const op *o, void *const *in, void *const *out)
+static void fast_embed(const op *o, void *const *in, void *const *out)
 {
     share_rows(embed_span, &(call){o, in, out}, o->dim[DIM_EMBED_T], o->dim[DIM_EMBED_H]);
 }
@@ -125,7 +125,7 @@ WIDE static void embed_w_span(const call *c, int64_t begin, int64_t end)
     }
 }
 
-void fast_embed_w(const op *o, void *const *in, void *const *out)
+static void fast_embed_w(const op *o, void *const *in, void *const *out)
 {
     enum { COLUMNS = 64 };
     share(embed_w_span, &(call){o, in, out}, o->dim[DIM_EMBED_W_H], COLUMNS);
@@ -152,7 +152,7 @@ WIDE static void norm_span(const call *c, int64_t begin, int64_t end)
     }
 }
 
-void fast_norm(const op *o, void *const *in, void *const *out)
+static void fast_norm(const op *o, void *const *in, void *const *out)
 {
     share_rows(norm_span, &(call){o, in, out}, o->dim[DIM_NORM_M], o->dim[DIM_NORM_H]);
 }
@@ -181,7 +181,7 @@ WIDE static void norm_d_span(const call *c, int64_t begin, int64_t end)
     }
 }
 
-void fast_norm_d(const op *o, void *const *in, void *const *out)
+static void fast_norm_d(const op *o, void *const *in, void *const *out)
 {
     share_rows(norm_d_span, &(call){o, in, out}, o->dim[DIM_NORM_D_M], o->dim[DIM_NORM_D_H]);
 }
@@ -200,7 +200,21 @@ WIDE static void norm_patch(const call *c, const patch *p, float *sum)
     }
 }
 
-void fast_norm_w(const op *o, void *const *in, void *const *out)
+static void fast_norm_w(const op *o, void *const *in, void *const *out)
 {
     sum_columns(norm_patch, &(call){o, in, out}, out[OUT_NORM_W_dw]);
+}
+
+kernel_rows fast_dense_rows(void)
+{
+    static const kernel rows[] = {
+        {OP_BIAS, "threads", NULL, .run = fast_bias},
+        {OP_BIAS_W, "threads", NULL, .run = fast_bias_w},
+        {OP_EMBED, "threads", NULL, .run = fast_embed},
+        {OP_EMBED_W, "threads", NULL, .run = fast_embed_w},
+        {OP_NORM, "threads", NULL, .run = fast_norm},
+        {OP_NORM_D, "threads", NULL, .run = fast_norm_d},
+        {OP_NORM_W, "threads", NULL, .run = fast_norm_w},
+    };
+    return (kernel_rows){rows, sizeof rows / sizeof rows[0]};
 }

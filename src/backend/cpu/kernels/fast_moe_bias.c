@@ -6,7 +6,7 @@
 
 #include "backend/cpu/kernels/plain_moe.h"
 
-void fast_grouped_bias(const op *o, void *const *in, void *const *out)
+static void fast_grouped_bias(const op *o, void *const *in, void *const *out)
 {
     const float *b = in[IN_GROUPED_BIAS_b];               /* [E][N] */
     const float *p = in[IN_GROUPED_BIAS_p];               /* [ROOM] or none */
@@ -48,7 +48,7 @@ static void add_columns(const float *dy, const float *p, span s, int64_t N, int6
     for (int64_t i = 0; i < n; i++) db[i] += (float)sums[i];
 }
 
-void fast_grouped_bias_w(const op *o, void *const *in, void *const *out)
+static void fast_grouped_bias_w(const op *o, void *const *in, void *const *out)
 {
     const float *dy = in[IN_GROUPED_BIAS_W_dy];             /* [ROOM][N] */
     const float *p = in[IN_GROUPED_BIAS_W_p];               /* [ROOM] or none */
@@ -78,7 +78,7 @@ static float dot(const float *restrict a /* [n] */, const float *restrict b /* [
     return sums[0];
 }
 
-void fast_grouped_bias_p(const op *o, void *const *in, void *const *out)
+static void fast_grouped_bias_p(const op *o, void *const *in, void *const *out)
 {
     const float *dy = in[IN_GROUPED_BIAS_P_dy];             /* [ROOM][N] */
     const float *b = in[IN_GROUPED_BIAS_P_b];               /* [E][N] */
@@ -92,4 +92,14 @@ void fast_grouped_bias_p(const op *o, void *const *in, void *const *out)
         while (offsets[e + 1] <= r) e++; /* a thread's rows ascend */
         dp[r] += (float)o->real[REAL_GROUPED_BIAS_P_scale] * dot(dy + r * N, b + e * N, N);
     }
+}
+
+kernel_rows fast_moe_bias(void)
+{
+    static const kernel rows[] = {
+        {OP_GROUPED_BIAS, "threads", NULL, .run = fast_grouped_bias},
+        {OP_GROUPED_BIAS_W, "threads", NULL, .run = fast_grouped_bias_w},
+        {OP_GROUPED_BIAS_P, "threads", NULL, .run = fast_grouped_bias_p},
+    };
+    return (kernel_rows){rows, sizeof rows / sizeof rows[0]};
 }

@@ -36,7 +36,7 @@ static void find_thresholds(const op *o, const float *probs, const int32_t *ids,
     }
 }
 
-void fast_drop(const op *o, void *const *in, void *const *out)
+static void fast_drop(const op *o, void *const *in, void *const *out)
 {
     const float *probs = in[IN_DROP_probs]; /* [T][K] */
     const int32_t *ids = in[IN_DROP_ids];   /* [T][K] */
@@ -88,7 +88,7 @@ static void zero_gaps(const op *o, const int32_t *rows, float *xp, float *pp)
     }
 }
 
-void fast_permute(const op *o, void *const *in, void *const *out)
+static void fast_permute(const op *o, void *const *in, void *const *out)
 {
     const float *x = in[IN_PERMUTE_x];         /* [T][H] */
     const float *probs = in[IN_PERMUTE_probs]; /* [T][K] or none */
@@ -106,7 +106,7 @@ void fast_permute(const op *o, void *const *in, void *const *out)
         }
 }
 
-void fast_unpermute_d(const op *o, void *const *in, void *const *out)
+static void fast_unpermute_d(const op *o, void *const *in, void *const *out)
 {
     void *x[] = {in[IN_UNPERMUTE_D_dy], NULL, in[IN_UNPERMUTE_D_rows]};
     void *xp[] = {out[OUT_UNPERMUTE_D_dyp], NULL};
@@ -131,7 +131,7 @@ static void sum_token(const op *o, const float *yp, const int32_t *rows /* [K] *
     }
 }
 
-void fast_unpermute(const op *o, void *const *in, void *const *out)
+static void fast_unpermute(const op *o, void *const *in, void *const *out)
 {
     const float *yp = in[IN_UNPERMUTE_yp];       /* [ROOM][H] */
     const int32_t *rows = in[IN_UNPERMUTE_rows]; /* [T][K] */
@@ -141,7 +141,7 @@ void fast_unpermute(const op *o, void *const *in, void *const *out)
     for (int64_t t = 0; t < T; t++) sum_token(o, yp, rows + t * K, y + t * H);
 }
 
-void fast_permute_d(const op *o, void *const *in, void *const *out)
+static void fast_permute_d(const op *o, void *const *in, void *const *out)
 {
     const float *dpp = in[IN_PERMUTE_D_dpp];     /* [ROOM] or none */
     const int32_t *rows = in[IN_PERMUTE_D_rows]; /* [T][K] */
@@ -153,7 +153,7 @@ void fast_permute_d(const op *o, void *const *in, void *const *out)
 }
 
 /* Where experts are not aligned filled rows are the first ones. */
-void fast_flex_place(const op *o, void *const *in, void *const *out)
+static void fast_flex_place(const op *o, void *const *in, void *const *out)
 {
     const float *x = in[IN_FLEX_PLACE_x];                /* [T][H] */
     const float *meta = in[IN_FLEX_PLACE_meta];          /* [T][2K] */
@@ -175,4 +175,17 @@ void fast_flex_place(const op *o, void *const *in, void *const *out)
             memcpy(xp + row * H, x + t * H, (size_t)H * sizeof *xp); /* P1 */
             pp[row] = meta[t * 2 * K + K + k];
         }
+}
+
+kernel_rows fast_moe_dispatch(void)
+{
+    static const kernel rows[] = {
+        {OP_DROP, "threshold", experts_fit, .run = fast_drop},
+        {OP_PERMUTE, "threads", NULL, .run = fast_permute},
+        {OP_PERMUTE_D, "threads", NULL, .run = fast_permute_d},
+        {OP_UNPERMUTE, "threads", NULL, .run = fast_unpermute},
+        {OP_UNPERMUTE_D, "threads", NULL, .run = fast_unpermute_d},
+        {OP_FLEX_PLACE, "threads", NULL, .run = fast_flex_place},
+    };
+    return (kernel_rows){rows, sizeof rows / sizeof rows[0]};
 }

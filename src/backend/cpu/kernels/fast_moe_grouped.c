@@ -127,14 +127,14 @@ static void zero_tail(const op *o, const int32_t *offsets, float *y, int64_t n)
         memset(y + r * n, 0, (size_t)n * sizeof *y);
 }
 
-void fast_grouped(const op *o, void *const *in, void *const *out)
+static void fast_grouped(const op *o, void *const *in, void *const *out)
 {
     run_grouped(&(grouped){o, in[IN_GROUPED_x], in[IN_GROUPED_w], in[IN_GROUPED_offsets],
                            out[OUT_GROUPED_y]});
     zero_tail(o, in[IN_GROUPED_offsets], out[OUT_GROUPED_y], o->dim[DIM_GROUPED_N]);
 }
 
-void fast_grouped_d(const op *o, void *const *in, void *const *out)
+static void fast_grouped_d(const op *o, void *const *in, void *const *out)
 {
     run_grouped(&(grouped){o, in[IN_GROUPED_D_dy], in[IN_GROUPED_D_w], in[IN_GROUPED_D_offsets],
                            out[OUT_GROUPED_D_dx]});
@@ -152,9 +152,26 @@ static void zero_idle(const op *o, const int32_t *offsets, float *dw)
     }
 }
 
-void fast_grouped_w(const op *o, void *const *in, void *const *out)
+static void fast_grouped_w(const op *o, void *const *in, void *const *out)
 {
     if (o->flags & OVERWRITE) zero_idle(o, in[IN_GROUPED_W_offsets], out[OUT_GROUPED_W_dw]);
     run_grouped(&(grouped){o, in[IN_GROUPED_W_dy], in[IN_GROUPED_W_x], in[IN_GROUPED_W_offsets],
                            out[OUT_GROUPED_W_dw]});
+}
+
+static bool has_blas(const op *o, const op_types *t)
+{
+    (void)t;
+    (void)o;
+    return blas_ready();
+}
+
+kernel_rows fast_moe_grouped(void)
+{
+    static const kernel rows[] = {
+        {OP_GROUPED, "openblas", has_blas, .run = fast_grouped},
+        {OP_GROUPED_D, "openblas", has_blas, .run = fast_grouped_d},
+        {OP_GROUPED_W, "openblas", has_blas, .run = fast_grouped_w},
+    };
+    return (kernel_rows){rows, sizeof rows / sizeof rows[0]};
 }

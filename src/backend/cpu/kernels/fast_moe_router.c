@@ -23,14 +23,14 @@ static double sum_of_parts(const double *parts /* [PARTS] */)
     return sum;
 }
 
-void fast_router(const op *o, void *const *in, void *const *out)
+static void fast_router(const op *o, void *const *in, void *const *out)
 {
     span all = {0, o->dim[DIM_ROUTER_T]};
 #pragma omp parallel for schedule(static)
     for (int i = 0; i < PARTS; i++) router_span(o, in, out, part_of(all, i));
 }
 
-void fast_router_d(const op *o, void *const *in, void *const *out)
+static void fast_router_d(const op *o, void *const *in, void *const *out)
 {
     span all = {0, o->dim[DIM_ROUTER_D_T]};
 #pragma omp parallel for schedule(static)
@@ -70,7 +70,7 @@ static double balance_tokens(const op *o, aux_pass a, span s)
     return push_tokens(&a, s);
 }
 
-void fast_aux_loss(const op *o, void *const *in, void *const *out)
+static void fast_aux_loss(const op *o, void *const *in, void *const *out)
 {
     const float *counts = in[IN_AUX_LOSS_counts]; /* [samples][E], [E] or none */
     float *loss = out[OUT_AUX_LOSS_loss];         /* [1] */
@@ -84,7 +84,7 @@ void fast_aux_loss(const op *o, void *const *in, void *const *out)
     if (l.T > 0 && !(o->flags & REPLAY)) loss[0] += (float)(a.scale * total);
 }
 
-void fast_aux_count(const op *o, void *const *in, void *const *out)
+static void fast_aux_count(const op *o, void *const *in, void *const *out)
 {
     int64_t E = o->dim[DIM_AUX_COUNT_E];
     samples l = aux_samples(o);
@@ -96,7 +96,7 @@ void fast_aux_count(const op *o, void *const *in, void *const *out)
     }
 }
 
-void fast_aux_global(const op *o, void *const *in, void *const *out)
+static void fast_aux_global(const op *o, void *const *in, void *const *out)
 {
     float *loss = out[OUT_AUX_GLOBAL_loss]; /* [1] */
     aux_pass a = aux_global_pass(o, in, out);
@@ -104,7 +104,7 @@ void fast_aux_global(const op *o, void *const *in, void *const *out)
     if (!(o->flags & REPLAY)) loss[0] += (float)(a.scale * total);
 }
 
-void fast_z_loss(const op *o, void *const *in, void *const *out)
+static void fast_z_loss(const op *o, void *const *in, void *const *out)
 {
     float *loss = out[OUT_Z_LOSS_loss]; /* [1] */
     span all = {0, o->dim[DIM_Z_LOSS_T]};
@@ -114,4 +114,17 @@ void fast_z_loss(const op *o, void *const *in, void *const *out)
     for (int i = 0; i < PARTS; i++) parts[i] = z_loss_span(o, in, out, part_of(all, i));
     double mean = sum_of_parts(parts) / (double)all.end;
     if (!(o->flags & REPLAY)) loss[0] += (float)(o->real[REAL_Z_LOSS_coefficient] * mean);
+}
+
+kernel_rows fast_moe_router(void)
+{
+    static const kernel rows[] = {
+        {OP_ROUTER, "threads", experts_fit, .run = fast_router},
+        {OP_ROUTER_D, "threads", experts_fit, .run = fast_router_d},
+        {OP_AUX_LOSS, "threads", loss_experts_fit, .run = fast_aux_loss},
+        {OP_AUX_GLOBAL, "threads", experts_fit, .run = fast_aux_global},
+        {OP_AUX_COUNT, "threads", experts_fit, .run = fast_aux_count},
+        {OP_Z_LOSS, "threads", experts_fit, .run = fast_z_loss},
+    };
+    return (kernel_rows){rows, sizeof rows / sizeof rows[0]};
 }

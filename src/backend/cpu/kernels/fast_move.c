@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "backend/cpu/kernels/fast_dense.h"
-#include "backend/cpu/kernels/rows.h"
 
 /* The loops outside of a run, the outermost first. */
 typedef struct plan {

@@ -9,7 +9,6 @@
 #include "backend/cpu/kernels/blas.h"
 #include "backend/cpu/kernels/plain_moe.h"
 #include "backend/cpu/kernels/plain_quant.h"
-#include "backend/cpu/kernels/rows.h"
 
 static bool library_takes(const op *o, const op_types *t)
 {

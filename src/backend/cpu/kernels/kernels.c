@@ -31,6 +31,18 @@ static void adapt(kernel *k)
     k->launch = cpu_launch;
 }
 
+kernel_rows kernel_rows_joined(kernel *room, int n, const kernel_rows *parts, size_t n_parts)
+{
+    kernel_rows all = {room, 0};
+    for (size_t i = 0; i < n_parts; i++) {
+        assert(all.n + parts[i].n <= n);
+        memcpy(room + all.n, parts[i].rows, sizeof(kernel) * (size_t)parts[i].n);
+        all.n += parts[i].n;
+    }
+    (void)n;
+    return all;
+}
+
 static void gather(void)
 {
     kernel_rows (*const parts[])(void) = {

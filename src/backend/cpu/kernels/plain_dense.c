@@ -5,7 +5,6 @@
  * differences. Operands are named as in ops.def. */
 #include "backend/cpu/kernels/plain_dense.h"
 
-#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -186,11 +185,5 @@ kernel_rows plain_dense(void)
         plain_dense_heads(),
         plain_dense_loss(),
     };
-    int n = 0;
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
-        assert(n + parts[i].n <= ROOM);
-        memcpy(rows + n, parts[i].rows, sizeof(kernel) * (size_t)parts[i].n);
-        n += parts[i].n;
-    }
-    return (kernel_rows){rows, n};
+    return kernel_rows_joined(rows, ROOM, parts, sizeof parts / sizeof parts[0]);
 }

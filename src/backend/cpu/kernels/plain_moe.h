@@ -5,7 +5,7 @@
 #ifndef BACKEND_CPU_KERNELS_PLAIN_MOE_H
 #define BACKEND_CPU_KERNELS_PLAIN_MOE_H
 
-#include "backend/kernels/kernels.h"
+#include "backend/cpu/kernels/rows.h"
 #include "backend/cpu/kernels/real.h"
 
 /* Tokens or rows begin .. end-1. */
@@ -18,48 +18,40 @@ enum { EXPERTS_MAX = 4096 };
 
 /* A test builds these sources a second time, for double, and links both. */
 #ifdef REAL_DOUBLE
-#define best_of              best_of_double
-#define choose_experts       choose_experts_double
-#define router_span          router_span_double
-#define router_d_span        router_d_span_double
-#define aux_count_span       aux_count_span_double
-#define aux_push_span        aux_push_span_double
-#define aux_samples          aux_samples_double
-#define aux_local_pass       aux_local_pass_double
-#define aux_global_pass      aux_global_pass_double
-#define z_loss_span          z_loss_span_double
-#define score_of             score_of_double
-#define score_slope          score_slope_double
-#define softmax_of           softmax_of_double
-#define plain_router         plain_router_double
-#define plain_router_d       plain_router_d_double
-#define plain_aux_loss       plain_aux_loss_double
-#define plain_aux_global     plain_aux_global_double
-#define plain_aux_count      plain_aux_count_double
-#define plain_z_loss         plain_z_loss_double
-#define plain_drop           plain_drop_double
-#define plain_load           plain_load_double
-#define plain_sort           plain_sort_double
-#define plain_permute        plain_permute_double
-#define plain_permute_d      plain_permute_d_double
-#define plain_unpermute      plain_unpermute_double
-#define plain_unpermute_d    plain_unpermute_d_double
-#define plain_grouped        plain_grouped_double
-#define plain_grouped_d      plain_grouped_d_double
-#define plain_grouped_w      plain_grouped_w_double
-#define plain_grouped_bias   plain_grouped_bias_double
-#define plain_grouped_bias_w plain_grouped_bias_w_double
-#define plain_grouped_bias_p plain_grouped_bias_p_double
-#define plain_route          plain_route_double
-#define plain_flex_count     plain_flex_count_double
-#define plain_flex_plan      plain_flex_plan_double
-#define plain_flex_fan       plain_flex_fan_double
-#define plain_flex_pack      plain_flex_pack_double
-#define plain_flex_unpack    plain_flex_unpack_double
-#define plain_flex_place     plain_flex_place_double
-#define plain_demand         plain_demand_double
-#define flex_sort            flex_sort_double
+#define best_of            best_of_double
+#define choose_experts     choose_experts_double
+#define router_span        router_span_double
+#define router_d_span      router_d_span_double
+#define aux_count_span     aux_count_span_double
+#define aux_push_span      aux_push_span_double
+#define aux_samples        aux_samples_double
+#define aux_local_pass     aux_local_pass_double
+#define aux_global_pass    aux_global_pass_double
+#define z_loss_span        z_loss_span_double
+#define score_of           score_of_double
+#define score_slope        score_slope_double
+#define softmax_of         softmax_of_double
+#define plain_moe_router   plain_moe_router_double
+#define plain_moe_loss     plain_moe_loss_double
+#define plain_moe_dispatch plain_moe_dispatch_double
+#define plain_moe_grouped  plain_moe_grouped_double
+#define plain_moe_route    plain_moe_route_double
+#define plain_moe_flex     plain_moe_flex_double
+#define plain_moe_meta     plain_moe_meta_double
+#define flex_sort          flex_sort_double
 #endif
+
+static inline bool experts_fit(const op *o, const op_types *t)
+{
+    (void)t;
+    return o->dim[DIM_ROUTER_E] <= EXPERTS_MAX;
+}
+
+static inline bool loss_experts_fit(const op *o, const op_types *t)
+{
+    (void)t;
+    return o->dim[DIM_AUX_LOSS_E] <= EXPERTS_MAX;
+}
 
 /* ---- plain_moe_choice.c */
 
@@ -172,33 +164,13 @@ static inline int64_t rows_received(const int32_t *table, int64_t P)
 /* The sorting half of a FLEX_PLACE: its outputs rows, offsets, demand. */
 void flex_sort(const op *o, void *const *in, void *const *out);
 
-/* ---- the rows of the table */
-void plain_router(const op *o, void *const *in, void *const *out);
-void plain_router_d(const op *o, void *const *in, void *const *out);
-void plain_aux_loss(const op *o, void *const *in, void *const *out);
-void plain_aux_global(const op *o, void *const *in, void *const *out);
-void plain_aux_count(const op *o, void *const *in, void *const *out);
-void plain_z_loss(const op *o, void *const *in, void *const *out);
-void plain_drop(const op *o, void *const *in, void *const *out);
-void plain_load(const op *o, void *const *in, void *const *out);
-void plain_sort(const op *o, void *const *in, void *const *out);
-void plain_permute(const op *o, void *const *in, void *const *out);
-void plain_permute_d(const op *o, void *const *in, void *const *out);
-void plain_unpermute(const op *o, void *const *in, void *const *out);
-void plain_unpermute_d(const op *o, void *const *in, void *const *out);
-void plain_grouped(const op *o, void *const *in, void *const *out);
-void plain_grouped_d(const op *o, void *const *in, void *const *out);
-void plain_grouped_w(const op *o, void *const *in, void *const *out);
-void plain_grouped_bias(const op *o, void *const *in, void *const *out);
-void plain_grouped_bias_w(const op *o, void *const *in, void *const *out);
-void plain_grouped_bias_p(const op *o, void *const *in, void *const *out);
-void plain_route(const op *o, void *const *in, void *const *out);
-void plain_flex_count(const op *o, void *const *in, void *const *out);
-void plain_flex_plan(const op *o, void *const *in, void *const *out);
-void plain_flex_fan(const op *o, void *const *in, void *const *out);
-void plain_flex_pack(const op *o, void *const *in, void *const *out);
-void plain_flex_unpack(const op *o, void *const *in, void *const *out);
-void plain_flex_place(const op *o, void *const *in, void *const *out);
-void plain_demand(const op *o, void *const *in, void *const *out);
+/* ---- tables, by file */
+kernel_rows plain_moe_router(void);
+kernel_rows plain_moe_loss(void);
+kernel_rows plain_moe_dispatch(void);
+kernel_rows plain_moe_grouped(void);
+kernel_rows plain_moe_route(void);
+kernel_rows plain_moe_flex(void);
+kernel_rows plain_moe_meta(void);
 
 #endif

@@ -16,7 +16,7 @@ static bool comes_before(const op *o, const real *probs, int64_t pair, int64_t o
     return probs[other] > probs[pair];
 }
 
-void plain_drop(const op *o, void *const *in, void *const *out)
+static void plain_drop(const op *o, void *const *in, void *const *out)
 {
     const real *probs = in[IN_DROP_probs]; /* [T][K] */
     const int32_t *ids = in[IN_DROP_ids];  /* [T][K] */
@@ -30,7 +30,7 @@ void plain_drop(const op *o, void *const *in, void *const *out)
     }
 }
 
-void plain_load(const op *o, void *const *in, void *const *out)
+static void plain_load(const op *o, void *const *in, void *const *out)
 {
     const int32_t *ids = in[IN_LOAD_ids]; /* [T][K] */
     const real *keep = in[IN_LOAD_keep];  /* [T][K] or none */
@@ -69,7 +69,7 @@ static void sort_starts(const op *o, const int32_t *ids, const real *keep, int32
 
 /* PAD is 0, or the rows that every expert has, filled or not (capacity with padding: all
  * sizes are then known beforehand, and rows without a token are zero). */
-void plain_sort(const op *o, void *const *in, void *const *out)
+static void plain_sort(const op *o, void *const *in, void *const *out)
 {
     const int32_t *ids = in[IN_SORT_ids];     /* [T][K] */
     const real *keep = in[IN_SORT_keep];      /* [T][K] or none */
@@ -93,7 +93,7 @@ void plain_sort(const op *o, void *const *in, void *const *out)
         if (offsets[e] > room) offsets[e] = (int32_t)room; /* D2, also for who reads offsets only */
 }
 
-void plain_permute(const op *o, void *const *in, void *const *out)
+static void plain_permute(const op *o, void *const *in, void *const *out)
 {
     const real *x = in[IN_PERMUTE_x];          /* [T][H] */
     const real *probs = in[IN_PERMUTE_probs];  /* [T][K] or none */
@@ -120,7 +120,7 @@ static void sum_rows(const op *o, const real *yp, const int32_t *rows, real *y)
         for (int64_t h = 0; rows[i] >= 0 && h < H; h++) y[i / K * H + h] += yp[rows[i] * H + h];
 }
 
-void plain_permute_d(const op *o, void *const *in, void *const *out)
+static void plain_permute_d(const op *o, void *const *in, void *const *out)
 {
     const real *dpp = in[IN_PERMUTE_D_dpp];      /* [ROOM] or none */
     const int32_t *rows = in[IN_PERMUTE_D_rows]; /* [T][K] */
@@ -130,15 +130,29 @@ void plain_permute_d(const op *o, void *const *in, void *const *out)
         dprobs[i] = rows[i] < 0 ? 0 : dpp[rows[i]];
 }
 
-void plain_unpermute(const op *o, void *const *in, void *const *out)
+static void plain_unpermute(const op *o, void *const *in, void *const *out)
 {
     sum_rows(o, in[IN_UNPERMUTE_yp] /* [ROOM][H] */, in[IN_UNPERMUTE_rows] /* [T][K] */,
              out[OUT_UNPERMUTE_y] /* [T][H] */);
 }
 
-void plain_unpermute_d(const op *o, void *const *in, void *const *out)
+static void plain_unpermute_d(const op *o, void *const *in, void *const *out)
 {
     void *x[] = {in[IN_UNPERMUTE_D_dy], NULL, in[IN_UNPERMUTE_D_rows]};
     void *xp[] = {out[OUT_UNPERMUTE_D_dyp], NULL};
     plain_permute(o, x, xp); /* the gradient of a sum goes to every row of it */
+}
+
+kernel_rows plain_moe_dispatch(void)
+{
+    static const kernel rows[] = {
+        {OP_DROP, "plain", NULL, .run = plain_drop},
+        {OP_LOAD, "plain", NULL, .run = plain_load},
+        {OP_SORT, "plain", NULL, .run = plain_sort},
+        {OP_PERMUTE, "plain", NULL, .run = plain_permute},
+        {OP_PERMUTE_D, "plain", NULL, .run = plain_permute_d},
+        {OP_UNPERMUTE, "plain", NULL, .run = plain_unpermute},
+        {OP_UNPERMUTE_D, "plain", NULL, .run = plain_unpermute_d},
+    };
+    return (kernel_rows){rows, sizeof rows / sizeof rows[0]};
 }

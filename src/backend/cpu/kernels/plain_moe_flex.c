@@ -43,7 +43,7 @@ static void number_rows(int32_t *rows /* [T][D] */, int64_t T, int64_t D)
         for (int64_t t = 0; t < T; t++) rows[t * D + d] = rows[t * D + d] ? next++ : -1;
 }
 
-void plain_flex_count(const op *o, void *const *in, void *const *out)
+static void plain_flex_count(const op *o, void *const *in, void *const *out)
 {
     const int32_t *ids = in[IN_FLEX_COUNT_ids];   /* [T][K] */
     const real *keep = in[IN_FLEX_COUNT_keep];    /* [T][K] or none */
@@ -185,7 +185,7 @@ static void plan_demand(const flex_plan *p, flex_run run, int32_t *demand /* [3]
     }
 }
 
-void plain_flex_plan(const op *o, void *const *in, void *const *out)
+static void plain_flex_plan(const op *o, void *const *in, void *const *out)
 {
     const int32_t *rows = in[IN_FLEX_PLAN_rows]; /* [T][D] or none */
     int32_t *kept = out[OUT_FLEX_PLAN_kept];     /* [T][D] or none */
@@ -202,7 +202,7 @@ void plain_flex_plan(const op *o, void *const *in, void *const *out)
     plan_demand(&p, run, out[OUT_FLEX_PLAN_demand]);
 }
 
-void plain_flex_fan(const op *o, void *const *in, void *const *out)
+static void plain_flex_fan(const op *o, void *const *in, void *const *out)
 {
     const real *meta = in[IN_FLEX_FAN_meta];    /* [ROWS][2K] */
     const int32_t *hop1 = in[IN_FLEX_FAN_hop1]; /* [6][P] or none */
@@ -226,4 +226,20 @@ void plain_flex_fan(const op *o, void *const *in, void *const *out)
             if (goes) rows[i * n + m - run.first] = hop2[SEND_START * P + m] + used[m]++;
         }
     }
+}
+
+static bool members_fit(const op *o, const op_types *t)
+{
+    (void)t;
+    return o->dim[DIM_FLEX_COUNT_EP] * o->dim[DIM_FLEX_COUNT_ETP] <= EXPERTS_MAX;
+}
+
+kernel_rows plain_moe_flex(void)
+{
+    static const kernel rows[] = {
+        {OP_FLEX_COUNT, "plain", members_fit, .run = plain_flex_count},
+        {OP_FLEX_PLAN, "plain", NULL, .run = plain_flex_plan},
+        {OP_FLEX_FAN, "plain", members_fit, .run = plain_flex_fan},
+    };
+    return (kernel_rows){rows, sizeof rows / sizeof rows[0]};
 }

@@ -12,7 +12,7 @@ static void zero_rows(real *y, int64_t begin, int64_t end, int64_t n)
     if (begin < end) memset(y + begin * n, 0, (size_t)((end - begin) * n) * sizeof *y);
 }
 
-void plain_grouped(const op *o, void *const *in, void *const *out)
+static void plain_grouped(const op *o, void *const *in, void *const *out)
 {
     const real *x = in[IN_GROUPED_x];                /* [ROOM][K] */
     const real *w = in[IN_GROUPED_w];                /* [E][N][K] */
@@ -33,7 +33,7 @@ void plain_grouped(const op *o, void *const *in, void *const *out)
     zero_rows(y, offsets[E], room, N); /* G2 */
 }
 
-void plain_grouped_d(const op *o, void *const *in, void *const *out)
+static void plain_grouped_d(const op *o, void *const *in, void *const *out)
 {
     const real *dy = in[IN_GROUPED_D_dy];              /* [ROOM][N] */
     const real *w = in[IN_GROUPED_D_w];                /* [E][N][K] */
@@ -54,7 +54,7 @@ void plain_grouped_d(const op *o, void *const *in, void *const *out)
     zero_rows(dx, offsets[E], room, K); /* G2 */
 }
 
-void plain_grouped_w(const op *o, void *const *in, void *const *out)
+static void plain_grouped_w(const op *o, void *const *in, void *const *out)
 {
     const real *dy = in[IN_GROUPED_W_dy];              /* [ROOM][N] */
     const real *x = in[IN_GROUPED_W_x];                /* [ROOM][K] */
@@ -74,7 +74,7 @@ void plain_grouped_w(const op *o, void *const *in, void *const *out)
     }
 }
 
-void plain_grouped_bias(const op *o, void *const *in, void *const *out)
+static void plain_grouped_bias(const op *o, void *const *in, void *const *out)
 {
     const real *b = in[IN_GROUPED_BIAS_b];                /* [E][N] */
     const real *p = in[IN_GROUPED_BIAS_p];                /* [ROOM] or none */
@@ -91,7 +91,7 @@ void plain_grouped_bias(const op *o, void *const *in, void *const *out)
     }
 }
 
-void plain_grouped_bias_w(const op *o, void *const *in, void *const *out)
+static void plain_grouped_bias_w(const op *o, void *const *in, void *const *out)
 {
     const real *dy = in[IN_GROUPED_BIAS_W_dy];              /* [ROOM][N] */
     const real *p = in[IN_GROUPED_BIAS_W_p];                /* [ROOM] or none */
@@ -110,7 +110,7 @@ void plain_grouped_bias_w(const op *o, void *const *in, void *const *out)
     }
 }
 
-void plain_grouped_bias_p(const op *o, void *const *in, void *const *out)
+static void plain_grouped_bias_p(const op *o, void *const *in, void *const *out)
 {
     const real *dy = in[IN_GROUPED_BIAS_P_dy];              /* [ROOM][N] */
     const real *b = in[IN_GROUPED_BIAS_P_b];                /* [E][N] */
@@ -126,4 +126,17 @@ void plain_grouped_bias_p(const op *o, void *const *in, void *const *out)
             dp[r] += (real)(o->real[REAL_GROUPED_BIAS_P_scale] * sum);
         }
     }
+}
+
+kernel_rows plain_moe_grouped(void)
+{
+    static const kernel rows[] = {
+        {OP_GROUPED, "plain", NULL, .run = plain_grouped},
+        {OP_GROUPED_D, "plain", NULL, .run = plain_grouped_d},
+        {OP_GROUPED_W, "plain", NULL, .run = plain_grouped_w},
+        {OP_GROUPED_BIAS, "plain", NULL, .run = plain_grouped_bias},
+        {OP_GROUPED_BIAS_W, "plain", NULL, .run = plain_grouped_bias_w},
+        {OP_GROUPED_BIAS_P, "plain", NULL, .run = plain_grouped_bias_p},
+    };
+    return (kernel_rows){rows, sizeof rows / sizeof rows[0]};
 }

@@ -108,7 +108,7 @@ samples aux_samples(const op *o)
                      d[DIM_AUX_LOSS_FIRST]};
 }
 
-void plain_aux_loss(const op *o, void *const *in, void *const *out)
+static void plain_aux_loss(const op *o, void *const *in, void *const *out)
 {
     const real *counts = in[IN_AUX_LOSS_counts]; /* [samples][E], [E] or none */
     real *loss = out[OUT_AUX_LOSS_loss];         /* [1] */
@@ -122,7 +122,7 @@ void plain_aux_loss(const op *o, void *const *in, void *const *out)
     if (l.T > 0 && !(o->flags & REPLAY)) loss[0] += (real)(a.scale * total);
 }
 
-void plain_aux_count(const op *o, void *const *in, void *const *out)
+static void plain_aux_count(const op *o, void *const *in, void *const *out)
 {
     int64_t E = o->dim[DIM_AUX_COUNT_E];
     samples l = aux_samples(o);
@@ -150,7 +150,7 @@ aux_pass aux_global_pass(const op *o, void *const *in, void *const *out)
         o->real[REAL_AUX_GLOBAL_gradient]};
 }
 
-void plain_aux_global(const op *o, void *const *in, void *const *out)
+static void plain_aux_global(const op *o, void *const *in, void *const *out)
 {
     real *loss = out[OUT_AUX_GLOBAL_loss]; /* [1] */
     aux_pass a = aux_global_pass(o, in, out);
@@ -180,7 +180,7 @@ double z_loss_span(const op *o, void *const *in, void *const *out, span s)
     return total;
 }
 
-void plain_z_loss(const op *o, void *const *in, void *const *out)
+static void plain_z_loss(const op *o, void *const *in, void *const *out)
 {
     real *loss = out[OUT_Z_LOSS_loss]; /* [1] */
     int64_t T = o->dim[DIM_Z_LOSS_T];
@@ -188,4 +188,15 @@ void plain_z_loss(const op *o, void *const *in, void *const *out)
     double total = z_loss_span(o, in, out, (span){0, T});
     if (!(o->flags & REPLAY))
         loss[0] += (real)(o->real[REAL_Z_LOSS_coefficient] * total / (double)T);
+}
+
+kernel_rows plain_moe_loss(void)
+{
+    static const kernel rows[] = {
+        {OP_AUX_LOSS, "plain", loss_experts_fit, .run = plain_aux_loss},
+        {OP_AUX_GLOBAL, "plain", experts_fit, .run = plain_aux_global},
+        {OP_AUX_COUNT, "plain", experts_fit, .run = plain_aux_count},
+        {OP_Z_LOSS, "plain", experts_fit, .run = plain_z_loss},
+    };
+    return (kernel_rows){rows, sizeof rows / sizeof rows[0]};
 }

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-void plain_flex_pack(const op *o, void *const *in, void *const *out)
+static void plain_flex_pack(const op *o, void *const *in, void *const *out)
 {
     const real *probs = in[IN_FLEX_PACK_probs]; /* [T][K] */
     const int32_t *ids = in[IN_FLEX_PACK_ids];  /* [T][K] */
@@ -18,7 +18,7 @@ void plain_flex_pack(const op *o, void *const *in, void *const *out)
     }
 }
 
-void plain_flex_unpack(const op *o, void *const *in, void *const *out)
+static void plain_flex_unpack(const op *o, void *const *in, void *const *out)
 {
     const real *meta = in[IN_FLEX_UNPACK_meta]; /* [ROOM][2K] */
     real *probs = out[OUT_FLEX_UNPACK_probs];   /* [ROOM][K] */
@@ -72,7 +72,7 @@ void flex_sort(const op *o, void *const *in, void *const *out)
         if (offsets[e] > room) offsets[e] = (int32_t)room;
 }
 
-void plain_flex_place(const op *o, void *const *in, void *const *out)
+static void plain_flex_place(const op *o, void *const *in, void *const *out)
 {
     const real *x = in[IN_FLEX_PLACE_x];            /* [T][H] */
     const real *meta = in[IN_FLEX_PLACE_meta];      /* [T][2K] */
@@ -89,4 +89,14 @@ void plain_flex_place(const op *o, void *const *in, void *const *out)
         memcpy(xp + rows[i] * H, x + i / K * H, (size_t)H * sizeof *xp);
         pp[rows[i]] = meta[i / K * 2 * K + K + i % K];
     }
+}
+
+kernel_rows plain_moe_meta(void)
+{
+    static const kernel rows[] = {
+        {OP_FLEX_PACK, "plain", NULL, .run = plain_flex_pack},
+        {OP_FLEX_UNPACK, "plain", NULL, .run = plain_flex_unpack},
+        {OP_FLEX_PLACE, "plain", NULL, .run = plain_flex_place},
+    };
+    return (kernel_rows){rows, sizeof rows / sizeof rows[0]};
 }

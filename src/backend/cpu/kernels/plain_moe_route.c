@@ -158,7 +158,7 @@ static void sum_parts(const routing *r, int64_t n, int32_t *sums /* [ROOM][ETP] 
             sums[i * r->etp + m] = i < n ? (int32_t)(m * r->room + i) : -1;
 }
 
-void plain_route(const op *o, void *const *in, void *const *out)
+static void plain_route(const op *o, void *const *in, void *const *out)
 {
     int32_t *demand = out[OUT_ROUTE_demand]; /* [2] */
     routing r = routing_of(o, in[IN_ROUTE_offsets]);
@@ -174,7 +174,7 @@ void plain_route(const op *o, void *const *in, void *const *out)
 }
 
 /* The fullest of all so far. Room 0 says that there was none yet. */
-void plain_demand(const op *o, void *const *in, void *const *out)
+static void plain_demand(const op *o, void *const *in, void *const *out)
 {
     const int32_t *demand = in[IN_DEMAND_demand]; /* [N][2] */
     real *most = out[OUT_DEMAND_most];            /* [2] */
@@ -184,4 +184,13 @@ void plain_demand(const op *o, void *const *in, void *const *out)
         most[0] = (real)wanted;
         most[1] = (real)room;
     }
+}
+
+kernel_rows plain_moe_route(void)
+{
+    static const kernel rows[] = {
+        {OP_ROUTE, "plain", NULL, .run = plain_route},
+        {OP_DEMAND, "plain", NULL, .run = plain_demand},
+    };
+    return (kernel_rows){rows, sizeof rows / sizeof rows[0]};
 }

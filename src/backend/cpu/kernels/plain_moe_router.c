@@ -109,7 +109,7 @@ void router_span(const op *o, void *const *in, void *const *out, span s)
     }
 }
 
-void plain_router(const op *o, void *const *in, void *const *out)
+static void plain_router(const op *o, void *const *in, void *const *out)
 {
     router_span(o, in, out, (span){0, o->dim[DIM_ROUTER_T]});
 }
@@ -179,7 +179,16 @@ void router_d_span(const op *o, void *const *in, void *const *out, span s)
     }
 }
 
-void plain_router_d(const op *o, void *const *in, void *const *out)
+static void plain_router_d(const op *o, void *const *in, void *const *out)
 {
     router_d_span(o, in, out, (span){0, o->dim[DIM_ROUTER_D_T]});
+}
+
+kernel_rows plain_moe_router(void)
+{
+    static const kernel rows[] = {
+        {OP_ROUTER, "plain", experts_fit, .run = plain_router},
+        {OP_ROUTER_D, "plain", experts_fit, .run = plain_router_d},
+    };
+    return (kernel_rows){rows, sizeof rows / sizeof rows[0]};
 }

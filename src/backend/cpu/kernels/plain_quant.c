@@ -13,7 +13,6 @@
 #include "base/narrow.h"
 #include "base/wide.h"
 #include "backend/cpu/kernels/plain_moe.h"
-#include "backend/cpu/kernels/rows.h"
 
 /* ---- quantising */
 

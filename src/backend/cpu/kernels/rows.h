@@ -9,7 +9,10 @@ typedef struct kernel_rows {
     int n;
 } kernel_rows;
 
-/* Plain rows, one function a file plain_*.c. */
+/* The tables of several files as one, in `room` of n rows. */
+kernel_rows kernel_rows_joined(kernel *room, int n, const kernel_rows *parts, size_t n_parts);
+
+/* Plain rows. */
 kernel_rows plain_dense(void);
 kernel_rows plain_attention(void);
 kernel_rows plain_moe(void);
