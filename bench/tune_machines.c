@@ -51,19 +51,23 @@ static const start starts[] = {
 };
 enum { STARTS = sizeof starts / sizeof starts[0] };
 
-#define NONE "model.recompute_method=null model.recompute_num_layers=null "
-static const char *const recompute[] = {
-    "model.recompute_granularity=null model.recompute_modules=null " NONE,
-    "model.recompute_granularity=selective model.recompute_modules=[layernorm] " NONE,
-    "model.recompute_granularity=selective model.recompute_modules=[moe_act] " NONE,
-    "model.recompute_granularity=selective model.recompute_modules=[layernorm,moe_act] " NONE,
-    "model.recompute_granularity=selective model.recompute_modules=[moe] " NONE,
-    "model.recompute_granularity=selective model.recompute_modules=[moe,layernorm] " NONE,
-    "model.recompute_granularity=selective model.recompute_modules=[core_attn] " NONE,
-    "model.recompute_granularity=full model.recompute_method=uniform model.recompute_num_layers=1 "
-    "model.recompute_modules=null ",
+#define M(word) J_RECOMPUTE_MODULES_##word
+#define SELECTIVE(...)                                                                             \
+    EDITS(SET_WORD(RECOMPUTE, SELECTIVE), SET_WORDS(RECOMPUTE_MODULES, __VA_ARGS__),               \
+          SET_NULL(RECOMPUTE_METHOD), SET_NULL(RECOMPUTE_LAYERS))
+static const edits recompute[] = {
+    EDITS(SET_NULL(RECOMPUTE), SET_NULL(RECOMPUTE_MODULES), SET_NULL(RECOMPUTE_METHOD),
+          SET_NULL(RECOMPUTE_LAYERS)),
+    SELECTIVE(M(LAYERNORM)),
+    SELECTIVE(M(MOE_ACT)),
+    SELECTIVE(M(LAYERNORM), M(MOE_ACT)),
+    SELECTIVE(M(MOE)),
+    SELECTIVE(M(MOE), M(LAYERNORM)),
+    SELECTIVE(M(CORE_ATTN)),
+    EDITS(SET_WORD(RECOMPUTE, FULL), SET_WORD(RECOMPUTE_METHOD, UNIFORM),
+          SET_INT(RECOMPUTE_LAYERS, 1), SET_NULL(RECOMPUTE_MODULES)),
 };
-enum { RECOMPUTE = sizeof recompute / sizeof recompute[0] };
+enum { N_RECOMPUTE = sizeof recompute / sizeof recompute[0] };
 
 /* ---- machines */
 
@@ -201,15 +205,16 @@ static machine *invent(const tune *t, const start *s, uint64_t seed, double nois
 
 static void compare(outcome *out, const machine *m, const tune *t, const start *s)
 {
-    static const char *const dispatchers[] = {"model.moe_token_dispatcher_type=alltoall",
-                                              "model.moe_token_dispatcher_type=allgather"};
+    const edits dispatchers[] = {EDITS(SET_WORD(DISPATCHER, ALLTOALL)),
+                                 EDITS(SET_WORD(DISPATCHER, ALLGATHER))};
     double best = 0, parts[STEP_PARTS];
     for (int micro = 1; micro <= 16; micro *= 2)
-        for (int r = 0; r < RECOMPUTE; r += 1 + s->dispatchers)
+        for (int r = 0; r < N_RECOMPUTE; r += 1 + s->dispatchers)
             for (int d = 0; d < 1 + s->dispatchers; d++) {
-                const char *words = arena_text(t->a, "train.micro_batch_size=%d %s %s", micro,
-                                               recompute[r], s->dispatchers ? dispatchers[d] : "");
-                const char *change = tune_change(t, "", words, t->a);
+                const edit size = {K_MBS, EDIT_INT, {.whole = micro}};
+                edits e = edits_join((edits){&size, 1}, recompute[r], t->a);
+                if (s->dispatchers) e = edits_join(e, dispatchers[d], t->a);
+                const char *change = tune_change(t, "", e, t->a);
                 double step = change && micro != s->crash ? truth(m, change, parts) : 0;
                 if (!(step > 0)) continue;
                 out->combinations++;

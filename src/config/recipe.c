@@ -120,6 +120,15 @@ void recipe_ignore(recipe *r, const idle_option *o, const char *name, const char
                          text ? arena_copy(r->a, text, strlen(text)) : NULL, where};
 }
 
+status recipe_set_knob(recipe *r, knob_id k, value given, const char *where, error *err)
+{
+    value v;
+    status s = knob_accept(r->a, k, given, &v, err);
+    if (s) return error_prefix(err, s, "%s", where);
+    set_own(r, k, v, where);
+    return OK;
+}
+
 status recipe_set_key(recipe *r, const char *key, value given, const char *where, error *err)
 {
     bool is_alias = false;
@@ -135,12 +144,10 @@ status recipe_set_key(recipe *r, const char *key, value given, const char *where
     }
     value v;
     if (k == K_PP_LAYOUT) given = bridge_layout(r->a, given);
+    if (!is_alias) return recipe_set_knob(r, (knob_id)k, given, where, err);
     status s = knob_accept(r->a, (knob_id)k, given, &v, err);
     if (s) return error_prefix(err, s, "%s", where);
-    if (is_alias)
-        set_alias(r, (knob_id)k, key, v, where);
-    else
-        set_own(r, (knob_id)k, v, where);
+    set_alias(r, (knob_id)k, key, v, where);
     return OK;
 }
 

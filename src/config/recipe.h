@@ -62,6 +62,9 @@ void recipe_set(recipe *r, knob_id k, value v, const char *why);
 /* Whose defaults and rules hold is a knob, moefold.system; a Megatron-LM argument list sets it. */
 void recipe_set_system(recipe *r, knob_system system, const char *why);
 
+/* The same with a value that has not been accepted yet. */
+status recipe_set_knob(recipe *r, knob_id k, value given, const char *where, error *err);
+
 /* Key and value as the user wrote them; checks key and type. `where` stands in messages. */
 status recipe_set_key(recipe *r, const char *key, value v, const char *where, error *err);
 

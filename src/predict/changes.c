@@ -1,6 +1,6 @@
 /* changes.c - single changes of a recipe, each checked by the rules and priced.
  *
- * A row names the knobs of one change; what does not differ from the recipe, cannot be laid out or
+ * A row has the edits of one change; what does not differ from the recipe, cannot be laid out or
  * breaks a rule is left out. A change that swaps parallel sizes keeps the number of GPUs.
  *
  * I1  No change is offered that `check` would warn of, where it does not warn of the recipe as it
@@ -12,66 +12,74 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "config/job_of.h"
 #include "rules/rules.h"
 
-static const char *const table[] = {
+static const edits table[] = {
 /* recompute */
-#define RECOMPUTE(knobs) knobs,
+#define RECOMPUTE(...) EDITS(__VA_ARGS__),
 #include "predict/recompute.def"
 #undef RECOMPUTE
     /* overlap */
-    "comm_overlap.overlap_moe_expert_parallel_comm=true",
-    "comm_overlap.overlap_moe_expert_parallel_comm=true comm_overlap.delay_wgrad_compute=true",
-    "comm_overlap.overlap_moe_expert_parallel_comm=false comm_overlap.delay_wgrad_compute=false",
-    "model.moe_shared_expert_overlap=true",
-    "model.moe_shared_expert_overlap=false",
-    "model.overlap_dispatch_backward_with_experts_wgrad=true",
-    "comm_overlap.tp_comm_overlap=true",
-    "comm_overlap.tp_comm_overlap=false",
+    EDITS(SET_FLAG(EP_OVERLAP, true)),
+    EDITS(SET_FLAG(EP_OVERLAP, true), SET_FLAG(DELAY_WGRAD, true)),
+    EDITS(SET_FLAG(EP_OVERLAP, false), SET_FLAG(DELAY_WGRAD, false)),
+    EDITS(SET_FLAG(SHARED_OVERLAP, true)),
+    EDITS(SET_FLAG(SHARED_OVERLAP, false)),
+    EDITS(SET_FLAG(DISPATCH_WGRAD, true)),
+    EDITS(SET_FLAG(TP_OVERLAP, true)),
+    EDITS(SET_FLAG(TP_OVERLAP, false)),
     /* dispatcher */
-    "model.moe_token_dispatcher_type=alltoall model.moe_flex_dispatcher_backend=null",
-    "model.moe_token_dispatcher_type=flex model.moe_flex_dispatcher_backend=deepep",
-    "model.moe_token_dispatcher_type=flex model.moe_flex_dispatcher_backend=hybridep",
+    EDITS(SET_WORD(DISPATCHER, ALLTOALL), SET_NULL(FLEX)),
+    EDITS(SET_WORD(DISPATCHER, FLEX), SET_WORD(FLEX, DEEPEP)),
+    EDITS(SET_WORD(DISPATCHER, FLEX), SET_WORD(FLEX, HYBRIDEP)),
     /* graphs */
-    "model.cuda_graph_impl=transformer_engine "
-    "model.cuda_graph_modules=[attn,moe_router,moe_preprocess]",
-    "model.cuda_graph_impl=none model.cuda_graph_modules=[]",
+    EDITS(SET_WORD(GRAPHS, TRANSFORMER_ENGINE),
+          SET_WORDS(GRAPH_MODULES, J_GRAPH_MODULES_ATTN, J_GRAPH_MODULES_MOE_ROUTER,
+                    J_GRAPH_MODULES_MOE_PREPROCESS)),
+    EDITS(SET_WORD(GRAPHS, NONE), SET_EMPTY(GRAPH_MODULES)),
     /* context parallel */
-    "model.cp_comm_type=p2p model.hierarchical_context_parallel_sizes=null "
-    "moefold.mla_latent_ring=false",
-    "model.cp_comm_type=all_gather model.hierarchical_context_parallel_sizes=null "
-    "moefold.mla_latent_ring=false",
-    "model.cp_comm_type=a2a model.hierarchical_context_parallel_sizes=null "
-    "moefold.mla_latent_ring=false",
-    "model.cp_comm_type=p2p model.hierarchical_context_parallel_sizes=null "
-    "moefold.mla_latent_ring=true",
+    EDITS(SET_WORD(CP_COMM, P2P), SET_NULL(CP_LEVELS), SET_FLAG(LATENT_RING, false)),
+    EDITS(SET_WORD(CP_COMM, ALL_GATHER), SET_NULL(CP_LEVELS), SET_FLAG(LATENT_RING, false)),
+    EDITS(SET_WORD(CP_COMM, A2A), SET_NULL(CP_LEVELS), SET_FLAG(LATENT_RING, false)),
+    EDITS(SET_WORD(CP_COMM, P2P), SET_NULL(CP_LEVELS), SET_FLAG(LATENT_RING, true)),
     /* precision and memory */
-    "mixed_precision=bf16_mixed",
-    "mixed_precision=bf16_with_fp8_subchannel_scaling_mixed",
-    "mixed_precision=bf16_with_mxfp8_mixed",
-    "optimizer.optimizer_cpu_offload=true optimizer.use_precision_aware_optimizer=true",
-    "optimizer.optimizer_cpu_offload=false",
-    "model.fine_grained_activation_offloading=true model.offload_modules=[expert_fc1,moe_act]",
-    "model.fine_grained_activation_offloading=true model.offload_modules=[core_attn,attn_proj]",
-    "model.fine_grained_activation_offloading=true "
-    "model.offload_modules=[expert_fc1,moe_act,core_attn,attn_proj] "
-    "model.recompute_granularity=null model.recompute_modules=null model.recompute_method=null "
-    "model.recompute_num_layers=null",
-    "model.fine_grained_activation_offloading=false model.offload_modules=[]",
+    EDITS(SET_WORD(PRECISION, BF16_MIXED)),
+    EDITS(SET_WORD(PRECISION, BF16_WITH_FP8_SUBCHANNEL_SCALING_MIXED)),
+    EDITS(SET_WORD(PRECISION, BF16_WITH_MXFP8_MIXED)),
+    EDITS(SET_FLAG(OPT_OFFLOAD, true), SET_FLAG(PRECISION_AWARE, true)),
+    EDITS(SET_FLAG(OPT_OFFLOAD, false)),
+    EDITS(SET_FLAG(OFFLOAD, true),
+          SET_WORDS(OFFLOAD_MODULES, J_OFFLOAD_MODULES_EXPERT_FC1, J_OFFLOAD_MODULES_MOE_ACT)),
+    EDITS(SET_FLAG(OFFLOAD, true),
+          SET_WORDS(OFFLOAD_MODULES, J_OFFLOAD_MODULES_CORE_ATTN, J_OFFLOAD_MODULES_ATTN_PROJ)),
+    EDITS(SET_FLAG(OFFLOAD, true),
+          SET_WORDS(OFFLOAD_MODULES, J_OFFLOAD_MODULES_EXPERT_FC1, J_OFFLOAD_MODULES_MOE_ACT,
+                    J_OFFLOAD_MODULES_CORE_ATTN, J_OFFLOAD_MODULES_ATTN_PROJ),
+          SET_NULL(RECOMPUTE), SET_NULL(RECOMPUTE_MODULES), SET_NULL(RECOMPUTE_METHOD),
+          SET_NULL(RECOMPUTE_LAYERS)),
+    EDITS(SET_FLAG(OFFLOAD, false), SET_EMPTY(OFFLOAD_MODULES)),
     /* fused kernels */
-    "model.moe_permute_fusion=true",
-    "model.moe_router_fusion=true",
+    EDITS(SET_FLAG(PERMUTE_FUSION, true)),
+    EDITS(SET_FLAG(ROUTER_FUSION, true)),
+    /* sizes that are doubled or halved, alone or against one another */
+    EDITS(TWICE(TP), HALF(CP)),
+    EDITS(TWICE(CP), HALF(TP)),
+    EDITS(TWICE(PP)),
+    EDITS(HALF(PP)),
+    EDITS(TWICE(EP)),
+    EDITS(HALF(EP)),
+    EDITS(TWICE(CP)),
+    EDITS(HALF(CP)),
+    EDITS(TWICE(TP)),
+    EDITS(HALF(TP)),
+    EDITS(TWICE(MBS)),
+    EDITS(HALF(MBS)),
+    EDITS(TWICE(VPP)),
+    EDITS(HALF(VPP)),
+    EDITS(TWICE(PP), HALF(EP)),
+    EDITS(TWICE(EP), HALF(PP)),
 };
-
-/* Sizes that are doubled or halved, alone or against one another. */
-typedef struct swap {
-    knob_id up, down; /* doubled; halved; K_COUNT: none */
-} swap;
-
-static const swap swaps[] = {{K_TP, K_CP},     {K_CP, K_TP},     {K_PP, K_COUNT},  {K_COUNT, K_PP},
-                             {K_EP, K_COUNT},  {K_COUNT, K_EP},  {K_CP, K_COUNT},  {K_COUNT, K_CP},
-                             {K_TP, K_COUNT},  {K_COUNT, K_TP},  {K_MBS, K_COUNT}, {K_COUNT, K_MBS},
-                             {K_VPP, K_COUNT}, {K_COUNT, K_VPP}, {K_PP, K_EP},     {K_EP, K_PP}};
 
 /* ---- one change */
 
@@ -80,32 +88,62 @@ typedef struct changing {
     violations found;    /* by it */
     const recipe *asked; /* as it was given */
     const recipe *given; /* with GPUs and batch as they are */
+    bool has_split;      /* it says how layers are split over stages */
     const hardware *hw;
     const price_options *o;
     const price *now;
     arena *a;
 } changing;
 
+/* Edits, a repair as rules write it, and what leaves the rest of the job as it is. */
+typedef struct change {
+    edits own;
+    const char *const *repair; /* ends with NULL; NULL: none */
+    edits job;
+} change;
+
 static bool differs(const changing *w, const setup *after)
 {
     for (int k = 0; k < K_COUNT; k++)
-        if (!value_equal(w->before->r.knob[k].v, after->r.knob[k].v)) return true;
+        if (!job_same(&w->before->j, &after->j, (knob_id)k)) return true;
     return false;
 }
 
-static bool apply(recipe *r, const char *words, arena *a)
+static bool repair_names(const char *const *repair, knob_id k)
 {
-    char *copy = arena_copy(a, words, strlen(words)), *rest = NULL;
+    size_t n = strlen(knobs[k].key);
+    for (; repair && *repair; repair++)
+        if (text_starts(*repair, knobs[k].key) && (*repair)[n] == '=') return true;
+    return false;
+}
+
+static bool names(const change *c, knob_id k)
+{
+    return edits_name(c->own, k) || repair_names(c->repair, k) || edits_name(c->job, k);
+}
+
+static bool apply(recipe *r, const change *c)
+{
     error err = {{0}};
-    for (char *w = strtok_r(copy, " ", &rest); w; w = strtok_r(NULL, " ", &rest))
-        if (recipe_override(r, w, "change", &err)) return false;
-    return true;
+    if (!edits_apply(r, c->own, "change")) return false;
+    for (const char *const *x = c->repair; x && *x; x++)
+        if (recipe_override(r, *x, "change", &err)) return false;
+    return edits_apply(r, c->job, "change");
+}
+
+static const char *text_of(const change *c, arena *a)
+{
+    textbuf t = text_init(a);
+    text_add(&t, "%s", edits_text(c->own, a));
+    for (const char *const *x = c->repair; x && *x; x++) text_add(&t, "%s%s", t.n ? " " : "", *x);
+    if (c->job.n) text_add(&t, " %s", edits_text(c->job, a));
+    return t.s;
 }
 
 /* A change of stages leaves the split to be derived again. */
-static bool moves_stages(const char *words)
+static bool moves_stages(const change *c)
 {
-    return strstr(words, knobs[K_PP].key) || strstr(words, knobs[K_VPP].key);
+    return names(c, K_PP) || names(c, K_VPP);
 }
 
 static bool warned_before(const changing *w, const rule *r)
@@ -125,64 +163,40 @@ static const violation *new_warning(const changing *w, const violations *found)
 }
 
 /* The recipe after the change, checked; NULL: it cannot be, or breaks a rule. */
-static setup *changed(violations *found, const changing *w, const char *words)
+static setup *changed(violations *found, const changing *w, const change *c)
 {
     recipe *r = ARENA_NEW(w->a, recipe);
     setup *s = ARENA_NEW(w->a, setup);
     error err = {{0}};
     *r = *w->given;
     r->a = w->a;
-    if (moves_stages(words)) r->knob[K_PP_LAYOUT].from = FROM_NOTHING;
-    if (!apply(r, words, w->a) || setup_init(s, r, w->a, &err)) return NULL;
+    if (moves_stages(c)) r->knob[K_PP_LAYOUT].from = FROM_NOTHING;
+    if (!apply(r, c) || setup_init(s, r, w->a, &err)) return NULL;
     if (!s->possible || s->pipe.why_not || !differs(w, s)) return NULL;
     if (s->lay.world != w->before->lay.world) return NULL;
     rules_check(found, s, false, w->a);
     return found->n_errors ? NULL : s;
 }
 
-/* Does the repair set the key of this assignment? */
-static bool sets_key(const char *const *repair, const char *assignment)
+static void add(edits *to, edit e, arena *a)
 {
-    size_t n = strcspn(assignment, "=");
-    for (; *repair; repair++)
-        if (strncmp(*repair, assignment, n) == 0 && (*repair)[n] == '=') return true;
-    return false;
-}
-
-/* I1, I2. What the repair sets stands once. It may take back the change itself: then it differs from
- * nothing. */
-static const char *with_repair(const changing *w, const char *words, const violation *v)
-{
-    for (int i = 0; i < v->n_repairs; i++) {
-        const char *const *repair = v->repairs[i];
-        if (sets_key(repair, knobs[K_GBS].key) || sets_key(repair, knobs[K_N_GPUS].key)) continue;
-        textbuf t = text_init(w->a);
-        char *copy = arena_copy(w->a, words, strlen(words)), *rest = NULL;
-        for (char *x = strtok_r(copy, " ", &rest); x; x = strtok_r(NULL, " ", &rest))
-            if (!sets_key(repair, x)) text_add(&t, "%s%s", t.n ? " " : "", x);
-        for (; *repair; repair++) text_add(&t, "%s%s", t.n ? " " : "", *repair);
-        return t.s;
-    }
-    return NULL;
+    *to = edits_join(*to, (edits){&e, 1}, a);
 }
 
 /* The change as the recipe's owner must write it: a split that the recipe sets goes, and the stages
  * that were priced are named. */
-static const char *with_split(const changing *w, const char *words)
+static void add_split(const changing *w, change *c)
 {
     violations found;
-    if (!moves_stages(words) || !recipe_given(w->given, K_PP_LAYOUT)) return words;
-    const setup *s = changed(&found, w, words);
-    if (!s) return words;
-    textbuf t = text_init(w->a);
-    text_add(&t, "%s %s=null", words, knobs[K_PP_LAYOUT].key);
-    if (s->pipe.vpp > 1 && !strstr(words, knobs[K_VPP].key))
-        text_add(&t, " %s=%lld", knobs[K_VPP].key, (long long)s->pipe.vpp);
-    return t.s;
+    if (!w->has_split || !moves_stages(c)) return;
+    const setup *s = changed(&found, w, c);
+    if (!s) return;
+    add(&c->own, (edit)SET_NULL(PP_LAYOUT), w->a);
+    if (s->pipe.vpp > 1 && !names(c, K_VPP)) add(&c->own, (edit)SET_INT(VPP, s->pipe.vpp), w->a);
 }
 
 /* Sizes from which GPUs and batch follow leave them as they were priced. */
-static const char *with_job(const changing *w, const char *words)
+static void add_job(const changing *w, change *c)
 {
     static const knob_id kept[] = {K_N_GPUS, K_GBS};
     recipe *r = ARENA_NEW(w->a, recipe);
@@ -190,30 +204,46 @@ static const char *with_job(const changing *w, const char *words)
     error err = {{0}};
     *r = *w->asked;
     r->a = w->a;
-    if (!apply(r, words, w->a) || setup_init(s, r, w->a, &err)) return words;
+    if (!apply(r, c) || setup_init(s, r, w->a, &err)) return;
     for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++) {
-        value was = w->before->r.knob[kept[i]].v;
-        if (!strstr(words, knobs[kept[i]].key) && !value_equal(s->r.knob[kept[i]].v, was))
-            words = arena_text(w->a, "%s %s=%s", words, knobs[kept[i]].key, value_text(w->a, was));
+        edit was = {kept[i], EDIT_INT, {.whole = job_int(&w->before->j, kept[i])}};
+        if (!names(c, kept[i]) && !job_same(&s->j, &w->before->j, kept[i])) add(&c->job, was, w->a);
     }
-    return words;
 }
 
-static bool priced(price_change *out, const changing *w, const char *words)
+/* I1, I2. What the repair sets stands once. It may take back the change itself: then it differs from
+ * nothing. False: there is none. */
+static bool add_repair(change *c, const violation *v, arena *a)
+{
+    int i = 0;
+    while (i < v->n_repairs &&
+           (repair_names(v->repairs[i], K_GBS) || repair_names(v->repairs[i], K_N_GPUS)))
+        i++;
+    if (i == v->n_repairs) return false;
+    edits all = c->own;
+    c->own = (edits)NO_EDITS;
+    for (size_t k = 0; k < all.n; k++)
+        if (!repair_names(v->repairs[i], all.list[k].k)) add(&c->own, all.list[k], a);
+    c->repair = v->repairs[i];
+    return true;
+}
+
+static bool priced(price_change *out, const changing *w, change *c)
 {
     violations found;
-    words = with_split(w, words);
-    setup *s = changed(&found, w, words);
+    add_split(w, c);
+    setup *s = changed(&found, w, c);
     const violation *warning = s ? new_warning(w, &found) : NULL;
     if (warning) {
-        words = with_repair(w, words, warning);
-        s = words ? changed(&found, w, words) : NULL;
+        if (!add_repair(c, warning, w->a)) return false;
+        s = changed(&found, w, c);
         if (s && new_warning(w, &found)) return false;
     }
     if (!s) return false;
     price p;
     price_setup(&p, s, w->hw, w->o, w->a);
-    *out = (price_change){.words = with_job(w, words),
+    add_job(w, c);
+    *out = (price_change){.words = text_of(c, w->a),
                           .gain = p.tokens_per_s_per_gpu / w->now->tokens_per_s_per_gpu - 1,
                           .step_s = p.step_s,
                           .peak_bytes = p.peak_bytes,
@@ -248,35 +278,17 @@ static int insert(price_change *out, int n, int room, const price_change *c)
     return n;
 }
 
-static int try_words(price_change *out, int n, int room, const changing *w, const char *words)
+static int try_edits(price_change *out, int n, int room, const changing *w, edits e)
 {
     price_change c;
     char kept[WORDS_MAX];
     arena_place mark = arena_mark(w->a);
-    bool good = priced(&c, w, words);
-    bool same = good && c.words == words;
-    if (good && !same) snprintf(kept, sizeof kept, "%s", c.words);
+    bool good = priced(&c, w, &(change){.own = e});
+    if (good) snprintf(kept, sizeof kept, "%s", c.words);
     arena_release(w->a, mark);
     if (!good) return n;
-    if (!same) c.words = arena_text(w->a, "%s", kept);
+    c.words = arena_text(w->a, "%s", kept);
     return insert(out, n, room, &c);
-}
-
-static const char *swap_words(const changing *w, const swap *x)
-{
-    textbuf t = text_init(w->a);
-    const recipe *r = &w->before->r;
-    if (x->up != K_COUNT) {
-        int64_t now = recipe_int(r, x->up);
-        if (x->up == K_MBS && now > CHANGE_MBS_MOST / 2) return NULL;
-        text_add(&t, "%s=%lld", knobs[x->up].key, (long long)((now > 0 ? now : 1) * 2));
-    }
-    if (x->down != K_COUNT) {
-        int64_t now = recipe_int(r, x->down);
-        if (now < 2 || now % 2) return NULL;
-        text_add(&t, "%s%s=%lld", t.n ? " " : "", knobs[x->down].key, (long long)(now / 2));
-    }
-    return t.s;
 }
 
 /* False: the recipe cannot be laid out. */
@@ -290,9 +302,12 @@ static bool start(changing *w, const change_job *j, arena *a)
     /* what is derived from the world and the batch must not move with the sizes */
     recipe_set(whole, K_N_GPUS, value_of_int(s->lay.world), "as it is");
     recipe_set(whole, K_GBS, s->r.knob[K_GBS].v, "as it is");
+    job asked;
+    job_of(&asked, j->given);
     *w = (changing){.before = s,
                     .asked = j->given,
                     .given = whole,
+                    .has_split = job_has(&asked, K_PP_LAYOUT),
                     .hw = j->hw,
                     .o = j->o,
                     .now = j->now,
@@ -306,27 +321,31 @@ int price_changes(price_change *out, int room, const change_job *j, change_limit
     double begin = clock_seconds();
     changing w;
     if (room < 1 || !start(&w, j, a)) return 0;
-    enum { TABLE = sizeof table / sizeof table[0], SWAPS = sizeof swaps / sizeof swaps[0] };
     int n = 0;
-    for (int i = 0; i < TABLE + SWAPS; i++) {
-        const char *words = i < TABLE ? table[i] : swap_words(&w, &swaps[i - TABLE]);
-        if (!words) continue;
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+        const edit *first = table[i].list;
+        bool larger = first->k == K_MBS && first->kind == EDIT_DOUBLE;
+        edits e;
+        if (larger && w.before->j.mbs > CHANGE_MBS_MOST / 2) continue;
+        if (!edits_resolve(&e, table[i], &w.before->j, a)) continue;
         if (limit->seconds > 0 && clock_seconds() - begin >= limit->seconds)
             limit->left++;
         else
-            n = try_words(out, n, room, &w, words);
+            n = try_edits(out, n, room, &w, e);
     }
     return n;
 }
 
-int price_these(price_change *out, const char *const *words, int n, const change_job *j, arena *a)
+int price_these(price_change *out, const edits *list, int n, const change_job *j, arena *a)
 {
     changing w;
     int found = 0;
     if (!start(&w, j, a)) return 0;
     for (int i = 0; i < n; i++) {
+        edits e;
         out[i] = (price_change){0};
-        if (words[i] && try_words(&out[i], 0, 1, &w, words[i])) found++;
+        if (list[i].n && edits_resolve(&e, list[i], &w.before->j, a))
+            found += try_edits(&out[i], 0, 1, &w, e);
     }
     return found;
 }

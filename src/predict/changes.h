@@ -2,6 +2,7 @@
 #ifndef PREDICT_CHANGES_H
 #define PREDICT_CHANGES_H
 
+#include "config/edit.h"
 #include "predict/price.h"
 
 /* The largest micro batch that is offered here and searched by a plan. Twice as much gains 0.6 to
@@ -37,6 +38,6 @@ int price_changes(price_change *out, int room, const change_job *j, change_limit
 
 /* These changes, each in its place of out[n]: `words` stays NULL where one changes nothing or
  * breaks a rule. Returns how many could be priced. */
-int price_these(price_change *out, const char *const *words, int n, const change_job *j, arena *a);
+int price_these(price_change *out, const edits *list, int n, const change_job *j, arena *a);
 
 #endif

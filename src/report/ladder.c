@@ -10,38 +10,39 @@
 
 #include "predict/audit/audit.h"
 #include "base/clock.h"
+#include "config/edit.h"
 #include "rules/rules.h"
 
-static const char none[] = "model.recompute_granularity=null model.recompute_modules=null "
-                           "model.recompute_method=null model.recompute_num_layers=null";
-static const char full[] = "model.recompute_granularity=full model.recompute_method=uniform "
-                           "model.recompute_num_layers=1 model.recompute_modules=null";
+static const edits none = EDITS(SET_NULL(RECOMPUTE), SET_NULL(RECOMPUTE_MODULES),
+                                SET_NULL(RECOMPUTE_METHOD), SET_NULL(RECOMPUTE_LAYERS));
+static const edits full = EDITS(SET_WORD(RECOMPUTE, FULL), SET_WORD(RECOMPUTE_METHOD, UNIFORM),
+                                SET_INT(RECOMPUTE_LAYERS, 1), SET_NULL(RECOMPUTE_MODULES));
 
-static const char *words_of(arena *a, unsigned drop, char between)
+/* "layernorm+moe_act" */
+static const char *name_of(arena *a, unsigned drop)
 {
     textbuf u = text_init(a);
-    int n = 0;
-    for (int i = 0; i < DROP_MODULES; i++) {
-        if (!(drop_modules[i].drop & drop)) continue;
-        if (n++) text_put(&u, &between, 1);
-        text_add(&u, "%s", drop_modules[i].word);
-    }
+    for (int i = 0; i < DROP_MODULES; i++)
+        if (drop_modules[i].drop & drop) text_add(&u, "%s%s", u.n ? "+" : "", drop_modules[i].word);
     return u.s ? u.s : "";
 }
 
-static bool apply(recipe *r, const char *words)
+static edits selective(arena *a, unsigned drop)
 {
-    error err = {{0}};
-    for (const char *w = words; *w;) {
-        size_t n = strcspn(w, " ");
-        if (n && recipe_override(r, arena_copy(r->a, w, n), "ladder", &err)) return false;
-        w += n + strspn(w + n, " ");
-    }
-    return true;
+    signed char *word = ARENA_ARRAY(a, signed char, DROP_MODULES);
+    size_t n = 0;
+    for (int i = 0; i < DROP_MODULES; i++)
+        if (drop_modules[i].drop & drop) word[n++] = (signed char)drop_modules[i].listed;
+    edit *list = ARENA_ARRAY(a, edit, 4);
+    list[0] = (edit)SET_WORD(RECOMPUTE, SELECTIVE);
+    list[1] = (edit){K_RECOMPUTE_MODULES, EDIT_WORDS, {.words = {word, n}}};
+    list[2] = (edit)SET_NULL(RECOMPUTE_METHOD);
+    list[3] = (edit)SET_NULL(RECOMPUTE_LAYERS);
+    return (edits){list, 4};
 }
 
 /* False: it breaks a rule that the recipe does not. */
-static bool try_rung(rung *out, const ladder_job *j, const char *words, int errors, arena *a)
+static bool try_rung(rung *out, const ladder_job *j, edits e, int errors, arena *a)
 {
     arena *scratch = arena_create();
     recipe *r = ARENA_NEW(scratch, recipe);
@@ -50,14 +51,14 @@ static bool try_rung(rung *out, const ladder_job *j, const char *words, int erro
     violations found;
     *r = *j->given;
     r->a = scratch;
-    bool good =
-        apply(r, words) && setup_init(s, r, scratch, &err) == OK && !audit_why_not(s, scratch);
+    bool good = edits_apply(r, e, "ladder") && setup_init(s, r, scratch, &err) == OK &&
+                !audit_why_not(s, scratch);
     if (good) rules_check(&found, s, false, scratch);
     good = good && found.n_errors <= errors;
     if (good) {
         price p;
         price_setup(&p, s, j->hw, j->o, scratch);
-        *out = (rung){.words = arena_text(a, "%s", words), .step_s = p.step_s};
+        *out = (rung){.words = edits_text(e, a), .step_s = p.step_s};
         out->peak_bytes = p.peak_bytes;
         out->fits = p.fits;
     }
@@ -82,7 +83,7 @@ static int add_own(rung *list, int n, const ladder_job *j, arena *a)
 {
     int how = j->resolved->recompute;
     unsigned drop = how == J_RECOMPUTE_SELECTIVE ? drop_of(j->resolved) : 0;
-    const char *own = words_of(a, drop, '+');
+    const char *own = name_of(a, drop);
     if (!*own) own = how == J_RECOMPUTE_FULL ? "full" : "none";
     for (int i = 0; i < n; i++)
         if (strcmp(list[i].name, own) == 0 && list[i].step_s == j->now->step_s) {
@@ -104,16 +105,11 @@ int report_ladder(rung out[RUNGS_MAX], const ladder_job *j, arena *a)
     for (int i = 0; i < DROP_MODULES && n < RUNGS_MAX - 2 && clock_seconds() < j->until; i++) {
         unsigned bit = drop_modules[i].drop, parts = DROP_MOE_ACT | DROP_SHARED;
         unsigned next = bit == DROP_MOE ? (drop & ~parts) | bit : drop | bit; /* I1 */
-        const char *words = arena_text(a,
-                                       "model.recompute_granularity=selective "
-                                       "model.recompute_modules=[%s] model.recompute_method=null "
-                                       "model.recompute_num_layers=null",
-                                       words_of(a, next, ','));
-        if (bit & DROP_CORE_ATTN || !try_rung(&out[n], j, words, errors, a)) continue;
+        if (bit & DROP_CORE_ATTN || !try_rung(&out[n], j, selective(a, next), errors, a)) continue;
         drop = next;
         if (n && out[n].peak_bytes == out[n - 1].peak_bytes && out[n].step_s == out[n - 1].step_s)
             continue; /* the model has no such module */
-        out[n++].name = words_of(a, drop, '+');
+        out[n++].name = name_of(a, drop);
     }
     if (clock_seconds() < j->until && try_rung(&out[n], j, full, errors, a)) out[n++].name = "full";
     return add_own(out, n, j, a);

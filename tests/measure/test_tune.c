@@ -62,17 +62,17 @@ static void two_ways_to_a_recipe_are_one_change(void **state)
     (void)state;
     arena *a = arena_create();
     tune *t = make(a);
-    const char *x =
-        tune_change(t, "", "train.micro_batch_size=4 model.recompute_granularity=full", a);
-    const char *y =
-        tune_change(t, "model.recompute_granularity=full", "train.micro_batch_size=4", a);
+    const edits two = EDITS(SET_INT(MBS, 2)), four = EDITS(SET_INT(MBS, 4));
+    const edits both = EDITS(SET_INT(MBS, 4), SET_WORD(RECOMPUTE, FULL));
+    const edits layers = EDITS(SET_INT(LAYERS, 2)), wide = EDITS(SET_WORD(PRECISION, BF16_MIXED));
+    const char *x = tune_change(t, "", both, a);
+    const char *y = tune_change(t, "model.recompute_granularity=full", four, a);
     assert_string_equal(x, y);
-    assert_string_equal(tune_change(t, "train.micro_batch_size=4", "train.micro_batch_size=2", a),
-                        "");
-    assert_null(tune_change(t, "", "model.num_layers=2", a)); /* the job is fixed */
-    assert_null(tune_change(t, "", "mixed_precision=bf16_mixed", a));
+    assert_string_equal(tune_change(t, "train.micro_batch_size=4", two, a), "");
+    assert_null(tune_change(t, "", layers, a)); /* the job is fixed */
+    assert_null(tune_change(t, "", wide, a));
     t->pinned[K_MBS] = true;
-    assert_null(tune_change(t, "", "train.micro_batch_size=4", a));
+    assert_null(tune_change(t, "", four, a));
     arena_destroy(a);
 }
 

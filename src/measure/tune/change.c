@@ -10,6 +10,7 @@
 #include "plan/path.h"
 #include "measure/tune/tune.h"
 
+/* A change as the folder of trials keeps it. */
 static bool apply(recipe *r, const char *words, arena *a)
 {
     char *copy = arena_copy(a, words, strlen(words)), *rest = NULL;
@@ -20,17 +21,17 @@ static bool apply(recipe *r, const char *words, arena *a)
 }
 
 /* The split over stages follows from the sizes, unless somebody set it. */
-static bool start_from(const tune *t, recipe *out, const char *change, const char *words, arena *a)
+bool tune_recipe(const tune *t, const char *change, recipe *out, arena *a)
 {
     *out = *t->start;
     out->a = a;
-    return apply(out, change, a) && apply(out, words, a);
+    return apply(out, change, a);
 }
 
-const char *tune_change(const tune *t, const char *change, const char *words, arena *a)
+const char *tune_change(const tune *t, const char *change, edits more, arena *a)
 {
     recipe *r = ARENA_NEW(a, recipe);
-    if (!start_from(t, r, change, words, a)) return NULL;
+    if (!tune_recipe(t, change, r, a) || !edits_apply(r, more, "tune")) return NULL;
     textbuf text = text_init(a);
     for (knob_id k = 0; k < K_COUNT; k++) {
         const setting *now = &r->knob[k], *was = &t->start->knob[k];
@@ -41,11 +42,6 @@ const char *tune_change(const tune *t, const char *change, const char *words, ar
         text_add(&text, "%s%s=%s", text.n ? " " : "", knobs[k].key, value_text(a, now->v));
     }
     return text.n ? text.s : "";
-}
-
-bool tune_recipe(const tune *t, const char *change, recipe *out, arena *a)
-{
-    return start_from(t, out, change, "", a);
 }
 
 bool tune_price_of(const tune *t, const char *change, tune_price *out, arena *a)

@@ -29,38 +29,47 @@ static const double SUSPECT = 1.10; /* what may fail like another is taken as sl
 
 enum { CANDIDATES = 2048, FEW = 6, IN_VAIN = 5 };
 
-static const char *const recompute[] = {
-    "",
-#define RECOMPUTE(knobs) knobs,
+static const edits recompute[] = {
+    NO_EDITS,
+#define RECOMPUTE(...) EDITS(__VA_ARGS__),
 #include "predict/recompute.def"
 #undef RECOMPUTE
 };
 
-static const char *const dispatchers[] = {
-    "",
-    "model.moe_token_dispatcher_type=alltoall model.moe_flex_dispatcher_backend=null",
-    "model.moe_token_dispatcher_type=allgather model.moe_flex_dispatcher_backend=null",
-    "model.moe_token_dispatcher_type=flex model.moe_flex_dispatcher_backend=deepep",
-    "model.moe_token_dispatcher_type=flex model.moe_flex_dispatcher_backend=hybridep",
+static const edits dispatchers[] = {
+    NO_EDITS,
+    EDITS(SET_WORD(DISPATCHER, ALLTOALL), SET_NULL(FLEX)),
+    EDITS(SET_WORD(DISPATCHER, ALLGATHER), SET_NULL(FLEX)),
+    EDITS(SET_WORD(DISPATCHER, FLEX), SET_WORD(FLEX, DEEPEP)),
+    EDITS(SET_WORD(DISPATCHER, FLEX), SET_WORD(FLEX, HYBRIDEP)),
 };
 
-static const char *const singles[] = {
-    "comm_overlap.overlap_moe_expert_parallel_comm=true",
-    "comm_overlap.overlap_moe_expert_parallel_comm=true comm_overlap.delay_wgrad_compute=true",
-    "comm_overlap.overlap_moe_expert_parallel_comm=false comm_overlap.delay_wgrad_compute=false",
-    "model.moe_shared_expert_overlap=true",
-    "model.moe_shared_expert_overlap=false",
-    "comm_overlap.tp_comm_overlap=true",
-    "comm_overlap.tp_comm_overlap=false",
-    ("model.cuda_graph_impl=transformer_engine "
-     "model.cuda_graph_modules=[attn,moe_router,moe_preprocess]"),
-    "model.cuda_graph_impl=none model.cuda_graph_modules=[]",
-    "model.cp_comm_type=p2p model.hierarchical_context_parallel_sizes=null",
-    "model.cp_comm_type=all_gather model.hierarchical_context_parallel_sizes=null",
-    "model.cp_comm_type=a2a model.hierarchical_context_parallel_sizes=null",
+static const edits singles[] = {
+    EDITS(SET_FLAG(EP_OVERLAP, true)),
+    EDITS(SET_FLAG(EP_OVERLAP, true), SET_FLAG(DELAY_WGRAD, true)),
+    EDITS(SET_FLAG(EP_OVERLAP, false), SET_FLAG(DELAY_WGRAD, false)),
+    EDITS(SET_FLAG(SHARED_OVERLAP, true)),
+    EDITS(SET_FLAG(SHARED_OVERLAP, false)),
+    EDITS(SET_FLAG(TP_OVERLAP, true)),
+    EDITS(SET_FLAG(TP_OVERLAP, false)),
+    EDITS(SET_WORD(GRAPHS, TRANSFORMER_ENGINE),
+          SET_WORDS(GRAPH_MODULES, J_GRAPH_MODULES_ATTN, J_GRAPH_MODULES_MOE_ROUTER,
+                    J_GRAPH_MODULES_MOE_PREPROCESS)),
+    EDITS(SET_WORD(GRAPHS, NONE), SET_EMPTY(GRAPH_MODULES)),
+    EDITS(SET_WORD(CP_COMM, P2P), SET_NULL(CP_LEVELS)),
+    EDITS(SET_WORD(CP_COMM, ALL_GATHER), SET_NULL(CP_LEVELS)),
+    EDITS(SET_WORD(CP_COMM, A2A), SET_NULL(CP_LEVELS)),
+    EDITS(HALF(TP)),
+    EDITS(TWICE(TP)),
+    EDITS(HALF(PP)),
+    EDITS(TWICE(PP)),
+    EDITS(HALF(EP)),
+    EDITS(TWICE(EP)),
+    EDITS(HALF(CP)),
+    EDITS(TWICE(CP)),
+    EDITS(HALF(VPP)),
+    EDITS(TWICE(VPP)),
 };
-
-static const knob_id sizes[] = {K_TP, K_PP, K_EP, K_CP, K_VPP};
 
 typedef struct candidate {
     const char *change;
@@ -194,11 +203,11 @@ static candidate candidate_of(const choosing *c, const char *change, const tune_
     return x;
 }
 
-static void consider(choosing *c, const char *words)
+static void consider(choosing *c, edits e)
 {
     if (c->n == CANDIDATES || clock_seconds() > c->until) return;
     arena_place mark = arena_mark(c->scratch);
-    const char *change = tune_change(c->t, c->base, words, c->scratch);
+    const char *change = tune_change(c->t, c->base, e, c->scratch);
     tune_price p;
     if (change && !tried(c, change) && tune_price_of(c->t, change, &p, c->scratch)) {
         double peak = (double)p.p.peak_bytes, most = CLEARLY_LESS * (double)c->lacking;
@@ -207,14 +216,6 @@ static void consider(choosing *c, const char *words)
             c->list[c->n++] = candidate_of(c, change, &p);
     }
     arena_release(c->scratch, mark);
-}
-
-static const char *size_words(const choosing *c, const setup *s, knob_id k, bool up)
-{
-    int64_t now = recipe_int(&s->r, k);
-    if (now < 1) now = 1;
-    if (!up && now % 2) return NULL;
-    return arena_text(c->a, "%s=%lld", knobs[k].key, (long long)(up ? now * 2 : now / 2));
 }
 
 static void consider_all(choosing *c)
@@ -231,16 +232,14 @@ static void consider_all(choosing *c)
     for (int64_t m = 0; m <= batch && m <= 4096; m = m ? 2 * m : 1)
         for (int i = 0; i < R; i++)
             for (int d = 0; d < D; d++) {
-                const char *micro =
-                    m ? arena_text(c->a, "%s=%lld ", knobs[K_MBS].key, (long long)m) : "";
-                consider(c, arena_text(c->a, "%s%s %s", micro, recompute[i], dispatchers[d]));
+                edits e = edits_join(recompute[i], dispatchers[d], c->a);
+                const edit micro = {K_MBS, EDIT_INT, {.whole = m}};
+                consider(c, m ? edits_join((edits){&micro, 1}, e, c->a) : e);
             }
-    for (size_t i = 0; i < sizeof singles / sizeof singles[0]; i++) consider(c, singles[i]);
-    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
-        for (int up = 0; up < 2; up++) {
-            const char *words = size_words(c, s, sizes[i], up);
-            if (words) consider(c, words);
-        }
+    for (size_t i = 0; i < sizeof singles / sizeof singles[0]; i++) {
+        edits e;
+        if (edits_resolve(&e, singles[i], &s->j, c->a)) consider(c, e);
+    }
 }
 
 static void see_lacking(choosing *c)

@@ -22,6 +22,7 @@
 #ifndef MEASURE_TUNE_TUNE_H
 #define MEASURE_TUNE_TUNE_H
 
+#include "config/edit.h"
 #include "predict/price.h"
 
 typedef enum trial_end {
@@ -86,8 +87,8 @@ typedef struct tune_price {
 bool tune_recipe(const tune *t, const char *change, recipe *out, arena *a);
 bool tune_price_of(const tune *t, const char *change, tune_price *out, arena *a);
 
-/* Overrides on top of a change, as a change; NULL: a knob that may not change, or a wrong one. */
-const char *tune_change(const tune *t, const char *change, const char *words, arena *a);
+/* Edits on top of a change, as a change; NULL: a knob that may not change, or a wrong one. */
+const char *tune_change(const tune *t, const char *change, edits more, arena *a);
 
 /* Sets t->hw by all trials that were measured. */
 void tune_learn(tune *t);

@@ -1,0 +1,124 @@
+/* edit.h - a knob and what it is set to, typed: a change of a recipe until it is printed.
+ *
+ * Tables of changes are written with the macros: EDITS(SET_WORD(DISPATCHER, ALLTOALL),
+ * SET_NULL(FLEX)). Where two edits of a list name one knob, the later one holds. */
+#ifndef CONFIG_EDIT_H
+#define CONFIG_EDIT_H
+
+#include "config/recipe.h"
+#include "job/job.h"
+
+typedef enum edit_kind {
+    EDIT_NULL,
+    EDIT_FLAG,
+    EDIT_INT,
+    EDIT_WORD,
+    EDIT_WORDS, /* a list */
+    EDIT_DOUBLE,
+    EDIT_HALVE /* of what a job has: edits_resolve */
+} edit_kind;
+
+typedef struct edit {
+    knob_id k;
+    edit_kind kind;
+    union {
+        bool flag;
+        int64_t whole;
+        int word; /* J_... */
+        struct {
+            const signed char *word; /* J_... */
+            size_t n;
+        } words;
+    };
+} edit;
+
+typedef struct edits {
+    const edit *list;
+    size_t n;
+} edits;
+
+#define SET_NULL(K)                                                                                \
+    {                                                                                              \
+        K_##K, EDIT_NULL,                                                                          \
+        {                                                                                          \
+            0                                                                                      \
+        }                                                                                          \
+    }
+#define SET_FLAG(K, on)                                                                            \
+    {                                                                                              \
+        K_##K, EDIT_FLAG,                                                                          \
+        {                                                                                          \
+            .flag = on                                                                             \
+        }                                                                                          \
+    }
+#define SET_INT(K, n)                                                                              \
+    {                                                                                              \
+        K_##K, EDIT_INT,                                                                           \
+        {                                                                                          \
+            .whole = n                                                                             \
+        }                                                                                          \
+    }
+#define SET_WORD(K, W)                                                                             \
+    {                                                                                              \
+        K_##K, EDIT_WORD,                                                                          \
+        {                                                                                          \
+            .word = J_##K##_##W                                                                    \
+        }                                                                                          \
+    }
+#define SET_WORDS(K, ...)                                                                          \
+    {                                                                                              \
+        K_##K, EDIT_WORDS,                                                                         \
+        {                                                                                          \
+            .words = {                                                                             \
+                (const signed char[]){__VA_ARGS__},                                                \
+                sizeof(const signed char[]){__VA_ARGS__}                                           \
+            }                                                                                      \
+        }                                                                                          \
+    }
+#define SET_EMPTY(K)                                                                               \
+    {                                                                                              \
+        K_##K, EDIT_WORDS,                                                                         \
+        {                                                                                          \
+            .words = { NULL, 0 }                                                                   \
+        }                                                                                          \
+    }
+#define TWICE(K)                                                                                   \
+    {                                                                                              \
+        K_##K, EDIT_DOUBLE,                                                                        \
+        {                                                                                          \
+            0                                                                                      \
+        }                                                                                          \
+    }
+#define HALF(K)                                                                                    \
+    {                                                                                              \
+        K_##K, EDIT_HALVE,                                                                         \
+        {                                                                                          \
+            0                                                                                      \
+        }                                                                                          \
+    }
+#define EDITS(...)                                                                                 \
+    {                                                                                              \
+        (const edit[]){__VA_ARGS__}, sizeof(const edit[]){__VA_ARGS__} / sizeof(edit)              \
+    }
+#define NO_EDITS                                                                                   \
+    {                                                                                              \
+        NULL, 0                                                                                    \
+    }
+
+/* With numbers in place of TWICE and HALF; what is not set counts as 1. False: a number cannot be
+ * halved. Memory comes from `a`. */
+bool edits_resolve(edits *out, edits e, const job *j, arena *a);
+
+/* Sets them in a recipe that is not resolved, with a reason. False: a knob does not take its
+ * value. */
+bool edits_apply(recipe *r, edits e, const char *why);
+
+/* As a command line takes them: "key=value key=value". */
+const char *edits_text(edits e, arena *a);
+
+/* Both, one after the other. */
+edits edits_join(edits first, edits then, arena *a);
+
+bool edits_name(edits e, knob_id k);
+
+#endif
