@@ -15,8 +15,7 @@
 #ifndef IR_PROGRAM_H
 #define IR_PROGRAM_H
 
-#include "ir/memory/live.h"
-#include "ir/schedule/order.h"
+#include "ir/order.h"
 #include "ir/segment.h"
 #include "ir/weights.h"
 
@@ -150,13 +149,21 @@ typedef struct program {
 /* Builds the program of one rank. The setup is valid. Memory comes from `a`. */
 void program_build(program *p, const setup *s, int64_t rank, arena *a);
 
+/* Activations at one moment, by what they are made of (memory/live.h). */
+typedef struct live_level {
+    int64_t saved;  /* from forward to backward */
+    int64_t logits; /* of head and loss, and their gradient */
+    int64_t temp;   /* everything that goes before its list ends */
+    int64_t again;  /* not there: what one layer would save, but makes again; the largest */
+} live_level;
+
 /* What a rank holds. */
 typedef struct program_size {
     int64_t rank, bytes[REGION_COUNT], arena_bytes, host_bytes, saved_live; /* as in its program */
     int64_t kept_bytes; /* of the optimizer, on the host */
     int64_t owned;      /* elements of the optimizer's slices */
     int64_t layers;     /* most in flight at once, of all microbatches */
-    live_level level; /* most activations at once under Megatron (live.h); zero for other targets */
+    live_level level;   /* most activations at once under Megatron; zero for other targets */
 } program_size;
 program_size program_size_of(const program *p);
 

@@ -2,7 +2,7 @@
 #include "ir/quant_plan.h"
 
 #include "base/maths.h"
-#include "ir/memory/plan.h"
+#include "ir/segment.h"
 
 static quant_form form_of(const job *j)
 {

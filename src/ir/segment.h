@@ -13,6 +13,8 @@
 #include "op/op.h"
 #include "ir/quant_plan.h"
 
+enum { PLAN_ALIGN = 64 }; /* bytes: where buffers begin in their regions */
+
 typedef enum life {
     LIFE_WEIGHT,   /* a row of the parameter table */
     LIFE_GRADIENT, /* its gradient */

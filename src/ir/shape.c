@@ -2,8 +2,7 @@
 #include "ir/shape.h"
 
 #include "base/maths.h"
-#include "ir/build/rope.h"
-#include "ir/memory/plan.h"
+#include "ir/rope.h"
 #include "op/update.h"
 
 /* With virtual stages messages go round all ranks: with one buffer each would wait for the next.

@@ -4,7 +4,7 @@
 #ifndef IR_SHAPE_H
 #define IR_SHAPE_H
 
-#include "ir/schedule/order.h"
+#include "ir/order.h"
 #include "ir/segment.h"
 
 typedef struct step_shape {

@@ -11,7 +11,7 @@
 #include "base/maths.h"
 #include "ir/memory/offload.h"
 #include "ir/memory/plan.h"
-#include "ir/build/rope.h"
+#include "ir/rope.h"
 #include "plan/card_ranks.h"
 
 static int64_t dhidden_parts(const setup *s, const chunk_mix *m)

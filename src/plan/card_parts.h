@@ -2,7 +2,7 @@
 #ifndef PLAN_CARD_PARTS_H
 #define PLAN_CARD_PARTS_H
 
-#include "ir/schedule/order.h"
+#include "ir/order.h"
 #include "ir/segment.h"
 #include "plan/cards.h"
 #include "plan/search_memo.h"

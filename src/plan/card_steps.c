@@ -66,7 +66,7 @@ static void receive(rank_steps *r, const side *x, const order_entry *e)
     wait_until(r, x->in[e->micro]);
 }
 
-/* As items stand around a unit (schedule/items.c). */
+/* As items stand around a unit (ir/assembly/items.c). */
 static void begin(rank_steps *r, const side *x, const order_entry *e)
 {
     const double sent = x->waits ? r->sent[e->phase][r->turn[e->phase]] : 0; /* I2 */

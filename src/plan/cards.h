@@ -11,7 +11,8 @@
 #define PLAN_CARDS_H
 
 #include "predict/price.h"
-#include "ir/schedule/order.h"
+#include "ir/memory/live.h"
+#include "ir/order.h"
 #include "plan/search_choice.h"
 
 typedef enum card_what {

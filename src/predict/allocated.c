@@ -19,6 +19,7 @@
 
 #include "base/maths.h"
 #include "layout/state.h"
+#include "ir/memory/live.h"
 #include "ir/shape.h"
 #include "config/target.h"
 

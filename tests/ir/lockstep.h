@@ -18,7 +18,7 @@
 #include "base/philox.h"
 #include "backend/kernels/kernels.h"
 #include "ir/build/build.h"
-#include "ir/build/rope.h"
+#include "ir/rope.h"
 
 typedef void (*segment_builder)(builder *b, segment *seg);
 

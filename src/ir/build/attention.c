@@ -1,6 +1,6 @@
 /* attention.c - softmax attention around its core: norm, heads, gate, projection, sum. */
 #include "ir/build/attention.h"
-#include "ir/build/rope.h"
+#include "ir/rope.h"
 
 void attention_rotate(builder *b, int phase, int x, turn t)
 {

@@ -7,7 +7,7 @@
  * I1  At place p the block after h hops is that of place p - h; its own is computed first.
  * I2  Every hop has buffers of its own; the memory plan lets them share places. */
 #include "ir/build/attention.h"
-#include "ir/build/rope.h"
+#include "ir/rope.h"
 
 int64_t core_owner(const core_bufs *c, int64_t h)
 {

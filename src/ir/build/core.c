@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "ir/build/attention.h"
-#include "ir/build/rope.h"
+#include "ir/rope.h"
 #include "ir/target.h"
 
 head_sizes attention_heads(const builder *b)

@@ -8,16 +8,7 @@
 #ifndef IR_MEMORY_LIVE_H
 #define IR_MEMORY_LIVE_H
 
-#include "ir/schedule/order.h"
-#include "ir/segment.h"
-
-/* A level, by what it is made of. */
-typedef struct live_level {
-    int64_t saved;  /* from forward to backward */
-    int64_t logits; /* of head and loss, and their gradient */
-    int64_t temp;   /* everything that goes before its list ends */
-    int64_t again;  /* not there: what one layer would save, but makes again; the largest */
-} live_level;
+#include "ir/program.h"
 
 static inline int64_t live_sum(live_level x)
 {

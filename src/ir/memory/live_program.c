@@ -1,4 +1,5 @@
 /* live_program.c - the levels of a program's instances, and of its pairs. */
+#include "ir/memory/live.h"
 #include "ir/memory/plan.h"
 
 typedef struct known_pair {

@@ -12,7 +12,7 @@
 #ifndef IR_MEMORY_LIVES_H
 #define IR_MEMORY_LIVES_H
 
-#include "ir/schedule/order.h"
+#include "ir/order.h"
 #include "ir/segment.h"
 
 /* An instance of a chunk, messages left out. */

@@ -5,8 +5,6 @@
 #include "ir/memory/packing.h"
 #include "ir/program.h"
 
-enum { PLAN_ALIGN = 64 };
-
 /* Places of what items name: the boundary region, the step region with its copies on the host, and
  * weights, gradients and optimizer. After chunks and weights are there. */
 void plan_boundary(program *p);

@@ -8,7 +8,7 @@
  * - a saved buffer is free behind its last reader, not behind its layer's backward;
  * - a temporary and the workspace of an operation lie wherever nothing lives;
  * - where the step is one microbatch, a gradient that its first writer writes whole
- *   (schedule/first_writers.c) does not exist before: until then its place holds others.
+ *   (assembly/first_writers.c) does not exist before: until then its place holds others.
  *
  * Nothing is computed otherwise, so nothing takes longer. All microbatches have the same places.
  * What a message or a copy touches has its place for the whole list that it is in: waits inside of

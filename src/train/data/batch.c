@@ -4,7 +4,7 @@
  *     of the given one, and 0 at the end. Nothing is copied for that. */
 #include "train/data/batch.h"
 
-#include "ir/build/rope.h"
+#include "ir/rope.h"
 #include "op/update.h"
 
 int64_t batch_seq(const program *p)

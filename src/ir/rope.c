@@ -3,7 +3,7 @@
  * YaRN keeps frequencies that turn often within the trained length, divides those that turn less
  * than once by the factor, and blends between. Attention is sharpened by mscale = 0.1 c ln(factor)
  * + 1: on the table, or (MLA with mscale_all_dim) on the softmax, squared. */
-#include "ir/build/rope.h"
+#include "ir/rope.h"
 
 #include <math.h>
 

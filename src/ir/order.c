@@ -2,7 +2,7 @@
  *
  * I1  A backward follows its own forward, and every pair has both.
  * I2  Backwards run through the same table as forwards, with the chunks in reverse. */
-#include "ir/schedule/order.h"
+#include "ir/order.h"
 
 #include "ir/segment.h"
 

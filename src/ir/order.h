@@ -1,7 +1,7 @@
 /* order.h - the order of (phase, chunk, microbatch) on a pipeline rank, and how many are alive at
  * once. */
-#ifndef IR_SCHEDULE_ORDER_H
-#define IR_SCHEDULE_ORDER_H
+#ifndef IR_ORDER_H
+#define IR_ORDER_H
 
 #include <stdbool.h>
 #include <stdint.h>

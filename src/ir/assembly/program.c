@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/maths.h"
-#include "ir/assembly.h"
+#include "ir/assembly/assembly.h"
 #include "ir/build/attention.h"
 #include "ir/build/build.h"
 #include "ir/memory/fuse.h"

@@ -8,7 +8,7 @@
  * I1  Only what one instance alone uses is written. A head and a word table have several writers
  *     where they are the same, or a prediction module uses them, too.
  * I2  Only what an operation writes whole, and touches before any other of its list. */
-#include "ir/schedule/items.h"
+#include "ir/assembly/items.h"
 #include "ir/target.h"
 
 /* ---- operations */

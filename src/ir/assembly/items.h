@@ -1,8 +1,8 @@
 /* items.h - what the files that list items share. Internal to items*.c. */
-#ifndef IR_SCHEDULE_ITEMS_H
-#define IR_SCHEDULE_ITEMS_H
+#ifndef IR_ASSEMBLY_ITEMS_H
+#define IR_ASSEMBLY_ITEMS_H
 
-#include "ir/assembly.h"
+#include "ir/assembly/assembly.h"
 
 typedef struct unit {
     int64_t f, b; /* entries of the order; -1: none */

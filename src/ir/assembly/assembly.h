@@ -1,6 +1,6 @@
 /* assembly.h - what the files that put a program together share. Internal to program.c, items.c. */
-#ifndef IR_ASSEMBLY_H
-#define IR_ASSEMBLY_H
+#ifndef IR_ASSEMBLY_ASSEMBLY_H
+#define IR_ASSEMBLY_ASSEMBLY_H
 
 #include "ir/program.h"
 

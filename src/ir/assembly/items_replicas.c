@@ -7,7 +7,7 @@
 
 #include "ir/build/messages.h"
 #include "ir/build/update.h"
-#include "ir/schedule/items.h"
+#include "ir/assembly/items.h"
 
 static const segment *bucket_segment(item_walk *w, int id, bool gather, bool across)
 {

@@ -1,6 +1,6 @@
 /* rope.h - rotary embedding, plain or YaRN, as numbers. */
-#ifndef IR_BUILD_ROPE_H
-#define IR_BUILD_ROPE_H
+#ifndef IR_ROPE_H
+#define IR_ROPE_H
 
 #include "layout/setup.h"
 

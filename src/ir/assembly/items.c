@@ -7,7 +7,7 @@
  *     complete: the wait stands before the unit that writes.
  * I2  With overlapping messages receives are posted one unit ahead, into the next buffer. */
 #include "ir/build/messages.h"
-#include "ir/schedule/items.h"
+#include "ir/assembly/items.h"
 #include "ir/schedule/units.h"
 
 /* ---- segments made when they are needed */
