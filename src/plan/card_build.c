@@ -44,7 +44,7 @@ static bool same_choice(const choice *a, const choice *b)
 static void set_up(cards *k, card_bench *w)
 {
     choice one = w->c;
-    w->ok = choice_patch(&w->s, k->m, &one, NULL);
+    w->ok = choice_repatch(&w->s, &w->log, k->m, &one, NULL);
     if (!w->ok) return;
     cost_init(&w->cost, k->hw, &w->s, k->o ? k->o->stack : NULL);
     price_skew(&w->cost, k->o);

@@ -18,6 +18,7 @@ typedef struct card_bench {
     choice c;
     bool ok;
     setup s;
+    patch_log log;
     cost_model cost;
     builder b;
 } card_bench;

@@ -118,6 +118,7 @@ typedef struct walk {
 struct ranks_work {
     walk w;
     setup s;
+    patch_log log;
     cost_model cost;
 };
 
@@ -249,7 +250,7 @@ const layout_facts *ranks_facts(ranks *r, const choice *c)
     plain.offload = c->offload;
     plain.cp = plain.mbs = 1; /* DP x CP is the same */
     plain.to = TO_EXPERTS;
-    if (!f->split->ok || !choice_patch(s, r->m, &plain, f->split)) return f;
+    if (!f->split->ok || !choice_repatch(s, &r->work->log, r->m, &plain, f->split)) return f;
     cost_model *cost = &r->work->cost;
     cost_init(cost, r->hw, s, r->o ? r->o->stack : NULL);
     arena_place mark = arena_mark(r->scratch);

@@ -119,7 +119,7 @@ step_simulation attempt_simulation(search *s, const choice *c, const attempt *t)
 bool attempt_patch(search *s, const choice *c, attempt *t)
 {
     t->f = ranks_facts(s->r, c);
-    if (!t->f->ok || !choice_patch(&t->s, s->sp.m, c, t->f->split)) return false;
+    if (!t->f->ok || !choice_repatch(&t->s, &t->log, s->sp.m, c, t->f->split)) return false;
     t->z = step_shape_of(&t->s);
     fix_regions(s, c, t);
     return true;
@@ -149,7 +149,8 @@ double search_message(search *s, const choice *c)
     known = ARENA_NEW(s->a, double);
     const pipe_split *split = choice_split(s->sp.m, c);
     x.vpp = c->vpp;
-    if (choice_patch(patched, s->sp.m, &x, split)) *known = card_message(s->k, patched, 1);
+    if (choice_repatch(patched, &s->of_patched, s->sp.m, &x, split))
+        *known = card_message(s->k, patched, 1);
     memo_put(&s->messages, key, known);
     return *known;
 }

@@ -18,6 +18,7 @@ static int64_t state_least(search *s, const choice *c, int offload)
     recipe *patched = &s->patched.r;
     const setup *base = choice_base(s->sp.m, c->precision, c->tp);
     *patched = base->r;
+    s->of_patched.base = NULL; /* it is nobody's patch now */
     if (offload == OFFLOAD_MOVED)
         patched->knob[K_OPT_STATES].v = value_of_bool(true);
     else if (offload) {

@@ -6,6 +6,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "base/maths.h"
@@ -24,11 +25,18 @@ typedef struct destination {
     recipe *r;
     job *j;
     choice_maker *m;
+    uint64_t *written; /* [WRITTEN_WORDS] by knob; NULL: nobody asks */
 } destination;
+
+static void see(destination to, knob_id k)
+{
+    if (to.written) to.written[k / 64] |= UINT64_C(1) << k % 64;
+}
 
 static void note(destination to, knob_id k, value v)
 {
     to.r->knob[k] = (setting){v, FROM_USER, by_plan};
+    see(to, k);
 }
 
 static void put_int(destination to, knob_id k, int64_t n)
@@ -160,7 +168,8 @@ int choice_dispatcher(dispatcher_kind to)
 int choice_flex(const choice_maker *m, const choice *c)
 {
     if (m->pinned[K_FLEX] && !m->by_plan[K_FLEX]) return m->asked.flex;
-    bool hybrid = text_equal(judge_flex_over(recipe_gpu(m->given), c->ep * c->etp, NULL), "hybridep");
+    bool hybrid =
+        text_equal(judge_flex_over(recipe_gpu(m->given), c->ep * c->etp, NULL), "hybridep");
     return hybrid == (c->to != TO_OTHERS) ? J_FLEX_HYBRIDEP : J_FLEX_DEEPEP;
 }
 
@@ -360,6 +369,8 @@ static bool set_routing(destination to, const choice *c)
     loads_set(r, fmax(1, routing_skew(to.m->routed, c->ep)), "--routing");
     job_take(to.j, r, K_ROUTING_SKEW);
     job_take(to.j, r, K_BUFFER_FACTOR);
+    see(to, K_ROUTING_SKEW);
+    see(to, K_BUFFER_FACTOR);
     return true;
 }
 
@@ -375,7 +386,7 @@ void choice_set(recipe *r, choice_maker *m, const choice *c)
 {
     job own;
     job_of(&own, r);
-    destination to = {r, &own, m};
+    destination to = {r, &own, m, NULL};
     set_precision(to, c);
     set_parallel(to, c);
     put_int(to, K_PP, c->pp);
@@ -437,7 +448,7 @@ const setup *choice_base(choice_maker *m, int precision, int64_t tp)
     *r = *m->given;
     choice one = {.tp = tp, .cp = 1, .mbs = 1, .ep = 1, .etp = 1, .precision = precision};
     job own = m->asked;
-    destination to = {r, &own, m};
+    destination to = {r, &own, m, NULL};
     set_precision(to, &one);
     set_parallel(to, &one);
     leave_stages(r);
@@ -488,6 +499,7 @@ static void derive_flag(destination to, knob_id k, bool on)
 {
     if (!is_open(to, k)) return;
     to.r->knob[k].v = value_of_bool(on);
+    see(to, k);
     job_put_flag(to.j, k, on);
 }
 
@@ -495,6 +507,7 @@ static void derive_real(destination to, knob_id k, double x)
 {
     if (!is_open(to, k)) return;
     to.r->knob[k].v = value_of_float(x);
+    see(to, k);
     job_put_real(to.j, k, x);
 }
 
@@ -514,23 +527,24 @@ static void patch_derived(destination to, const choice *c)
     if (is_open(to, K_CONNECTIONS)) {
         r->knob[K_CONNECTIONS].v = setup_connections(r);
         job_take(j, r, K_CONNECTIONS);
+        see(to, K_CONNECTIONS);
     }
     derive_flag(to, K_TE_RNG, j->graphs != J_GRAPHS_NONE);
 }
 
-bool choice_patch(setup *out, choice_maker *m, const choice *c, const pipe_split *split)
+/* A copy of the base gets the choice. */
+static bool patch(setup *out, uint64_t *written, choice_maker *m, const choice *c,
+                  const pipe_split *split)
 {
-    const setup *base = choice_base(m, c->precision, c->tp);
-    if (!base || (split && !split->ok)) return false;
-    *out = *base;
     recipe *r = &out->r;
-    destination to = {r, &out->j, m};
+    destination to = {r, &out->j, m, written};
     set_parallel(to, c);
     for (int i = 0; split && i < PIPE_KNOBS; i++) {
         r->knob[pipe_knobs[i]] = split->knob[i];
         job_put_as(&out->j, split->j, pipe_knobs[i]);
+        see(to, pipe_knobs[i]);
     }
-    set_context(to, c, base);
+    set_context(to, c, choice_base(m, c->precision, c->tp));
     set_experts(to, c);
     set_memory(to, c);
     patch_derived(to, c);
@@ -538,4 +552,33 @@ bool choice_patch(setup *out, choice_maker *m, const choice *c, const pipe_split
     if (out->possible) layout_init(&out->lay, r);
     if (split) out->pipe = split->pipe;
     return out->possible;
+}
+
+bool choice_patch(setup *out, choice_maker *m, const choice *c, const pipe_split *split)
+{
+    const setup *base = choice_base(m, c->precision, c->tp);
+    if (!base || (split && !split->ok)) return false;
+    *out = *base;
+    return patch(out, NULL, m, c, split);
+}
+
+bool choice_repatch(setup *out, patch_log *log, choice_maker *m, const choice *c,
+                    const pipe_split *split)
+{
+    static const size_t behind = offsetof(setup, r) + sizeof(recipe);
+    const setup *base = choice_base(m, c->precision, c->tp);
+    if (!base || (split && !split->ok)) return false;
+    if (log->base != base) {
+        *out = *base;
+        log->base = base;
+    } else {
+        for (int i = 0; i < WRITTEN_WORDS; i++)
+            for (uint64_t w = log->written[i]; w; w &= w - 1) {
+                int k = 64 * i + __builtin_ctzll(w);
+                out->r.knob[k] = base->r.knob[k];
+            }
+        memcpy((char *)out + behind, (const char *)base + behind, sizeof *out - behind);
+    }
+    memset(log->written, 0, sizeof log->written);
+    return patch(out, log->written, m, c, split);
 }

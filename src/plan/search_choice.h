@@ -121,6 +121,16 @@ const setup *choice_base(choice_maker *m, int precision, int64_t tp);
  * base cannot be made. */
 bool choice_patch(setup *out, choice_maker *m, const choice *c, const pipe_split *split);
 
+/* The same again and again into one place: the knobs that the last patch wrote are put back, and no
+ * recipe is copied where the base is the same. Nobody else writes knobs there. */
+enum { WRITTEN_WORDS = (K_COUNT + 63) / 64 };
+typedef struct patch_log {
+    const setup *base; /* NULL: nothing is there yet */
+    uint64_t written[WRITTEN_WORDS];
+} patch_log;
+bool choice_repatch(setup *out, patch_log *log, choice_maker *m, const choice *c,
+                    const pipe_split *split);
+
 /* Inner and outer ranks of hierarchical CP; false: there is no such split. */
 bool choice_levels(const setup *base, int64_t tp, int64_t cp, int64_t levels[2]);
 

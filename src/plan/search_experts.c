@@ -37,7 +37,7 @@ static const visit_frame *frame_visit(search *s, const choice *c)
     f = ARENA_NEW(s->a, visit_frame);
     memo_put(&s->frames, key, f);
     f->all = s->least[c->precision];
-    if (!choice_patch(patched, s->sp.m, c, choice_split(s->sp.m, c))) return f;
+    if (!choice_repatch(patched, &s->of_patched, s->sp.m, c, choice_split(s->sp.m, c))) return f;
     f->all = reported_frame_of(patched);
     const step_shape z = step_shape_of(patched);
     if (c->pp > 1 && s->megatron)

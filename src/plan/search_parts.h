@@ -114,6 +114,7 @@ typedef struct rule_memory {
 /* One layout that is looked at. */
 typedef struct attempt {
     setup s;
+    patch_log log;
     step_shape z;
     const layout_facts *f;
     part_sums sums;
@@ -142,8 +143,9 @@ typedef struct search {
     int64_t blocks[BLOCK_COUNT]; /* how often each occurs */
     int module;                  /* kind of the layer in the prediction module; -1: there is none */
     setup patched;               /* of sizes alone, by whoever needs one for a moment */
-    attempt tried;               /* the layout that is judged */
-    struct site_work *sites;     /* of search_stages.c */
+    patch_log of_patched;
+    attempt tried;           /* the layout that is judged */
+    struct site_work *sites; /* of search_stages.c */
     unsigned visit; /* counts pairs of attention and experts: what is remembered of others is old */
     double node_least;         /* of the attention that is visited */
     double experts_least;      /* MLPs of all layers, with the best of the experts that it met */

@@ -13,12 +13,16 @@ typedef struct fixture {
     choice_maker m;
     cards *k;
     ranks *r;
+    setup *again; /* patched again and again */
+    patch_log log;
 } fixture;
 
 /* With the arena, the machine and the maker set. */
 static inline void make_cards(fixture *f)
 {
     f->scratch = arena_create();
+    f->again = ARENA_NEW(f->a, setup);
+    f->log = (patch_log){0};
     f->k = cards_create(&f->m, &f->hw, NULL, f->a);
     f->r = ranks_create(f->k, &f->m, &f->hw, NULL, f->a);
 }

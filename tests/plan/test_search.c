@@ -40,6 +40,13 @@ static void same_knobs(fixture *f, const choice *c, setup *patched, setup *whole
     *r = *f->given;
     choice_set(r, &f->m, c);
     assert_true(choice_patch(patched, &f->m, c, choice_split(&f->m, c)));
+    assert_true(choice_repatch(f->again, &f->log, &f->m, c, choice_split(&f->m, c)));
+    for (knob_id k = 0; k < K_COUNT; k++) {
+        const setting *x = &f->again->r.knob[k], *y = &patched->r.knob[k];
+        if (!value_equal(x->v, y->v) || x->from != y->from || x->why != y->why ||
+            !job_same(&f->again->j, &patched->j, k))
+            fail_msg("%s: not as it was before another patch", knobs[k].key);
+    }
     assert_int_equal(setup_init(whole, r, f->a, &err), OK);
     for (int k = 0; k < K_COUNT; k++)
         if (!value_equal(patched->r.knob[k].v, whole->r.knob[k].v))
