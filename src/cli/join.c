@@ -64,7 +64,7 @@ static const setup *plain_setup(int64_t world, arena *a)
         recipe_set(&s->r, all[i], value_of_int(world), "");
     recipe_fill_defaults(&s->r);
     job_of(&s->j, &s->r);
-    layout_init(&s->lay, &s->r);
+    layout_init(&s->lay, &s->j);
     s->pipe = (pipeline){.pp = 1, .vpp = 1, .stages = ARENA_NEW(a, stage)};
     s->possible = true;
     return s;

@@ -98,7 +98,7 @@ static double state_least(const walk *w)
     for (int i = 0; i < m->n_precisions; i++) {
         const setup *s = choice_base(m, i, 1);
         if (!s) continue;
-        state_mode mode = state_mode_bare(&s->r);
+        state_mode mode = state_mode_bare(&s->j);
         double bytes = 0;
         for (int k = 0; k < s->params.n_rows; k++) {
             const param *x = &s->params.rows[k];

@@ -61,7 +61,7 @@ status plan_take_pins(int argc, char **argv, char **out, int *n, bool *all, erro
 
 void plan_set_world(recipe *r, const hardware *hw, int64_t n)
 {
-    cluster_set_world(r, hw->gpus_per_node, hw->nvlink_domain, n);
+    recipe_set_world(r, hw->gpus_per_node, hw->nvlink_domain, n);
 }
 
 static status set_cluster(recipe *r, const plan_words *w, hardware *hw, arena *a, error *err)

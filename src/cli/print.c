@@ -97,7 +97,7 @@ void cli_print_memory(const setup *s, int64_t pp_rank, arena *a)
 {
     state_bytes b;
     state_of_stage(&b, s, pp_rank);
-    state_mode mode = state_mode_of(&s->r);
+    state_mode mode = state_mode_of(&s->j, s->r.a);
     cli_print("State",
               "weights, gradients and optimizer of rank %" PRId64 " (pipeline rank %" PRId64
               "); %s\n\n",

@@ -37,9 +37,9 @@ static status nothing_is_ignored(const recipe *r, arena *a, error *err)
 }
 
 /* Number formats that our optimizer has. */
-static status formats_are_run(const recipe *r, arena *a, error *err)
+static status formats_are_run(const setup *s, arena *a, error *err)
 {
-    number_types t = number_types_of(r);
+    number_types t = number_types_of(&s->j);
     const struct {
         bool used;
         dtype type;
@@ -52,8 +52,9 @@ static status formats_are_run(const recipe *r, arena *a, error *err)
         return error_set(
             err, ERR_RULE,
             "%s=%s: the optimizer of `train` keeps FP32 or BF16, not %s; repair: %s=%s",
-            knobs[list[i].k].key, value_text(a, r->knob[list[i].k].v), dtype_name(list[i].type),
-            knobs[list[i].k].key, list[i].k == K_REMAINDERS ? "false" : "fp32");
+            knobs[list[i].k].key, value_text(a, recipe_setting(&s->r, list[i].k)->v),
+            dtype_name(list[i].type), knobs[list[i].k].key,
+            list[i].k == K_REMAINDERS ? "false" : "fp32");
     }
     return OK;
 }
@@ -61,7 +62,7 @@ static status formats_are_run(const recipe *r, arena *a, error *err)
 status cli_can_run(const setup *s, arena *a, error *err)
 {
     status st = gpu_can_run(s, err);
-    if (!st) st = formats_are_run(&s->r, a, err);
+    if (!st) st = formats_are_run(s, a, err);
     return st ? st : nothing_is_ignored(&s->r, a, err);
 }
 
@@ -120,7 +121,7 @@ status cli_fits_here(const setup *s, const recipe *given, comm *c, arena *a, err
                          "this machine has %s; repair: set %s, or fewer model.offload_modules",
                          s->r.name, (long long)local, local > 1 ? "s" : "", bytes,
                          text_bytes(a, have),
-                         state_is_moved(&s->r) ? "optimizer.offload_optimizer_states=false with "
+                         state_is_moved(&s->j) ? "optimizer.offload_optimizer_states=false with "
                                                  "optimizer.optimizer_cpu_offload=true and a small "
                                                  "optimizer.optimizer_offload_fraction"
                                                : "a smaller optimizer.optimizer_offload_fraction");

@@ -8,7 +8,6 @@
 
 #include "base/file.h"
 #include "cli/cli.h"
-#include "layout/cluster.h"
 #include "layout/layout.h"
 
 /* ---- reading */
@@ -102,7 +101,7 @@ status cli_set_gpus(recipe *r, const char *word, error *err)
         recipe_note(r, "--gpus %s: no GPU is named, and %s is taken; --gpus %sx%s says so", word,
                     g->name, word, g->name);
     }
-    cluster_set_world(r, g->gpus_per_node, g->nvlink_domain, n);
+    recipe_set_world(r, g->gpus_per_node, g->nvlink_domain, n);
     return OK;
 }
 

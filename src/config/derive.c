@@ -93,3 +93,19 @@ void recipe_derive(recipe *r)
     derive_optimizer(r);
     derive_data(r);
 }
+
+bool recipe_open_layout(recipe *r)
+{
+    bool given = recipe_given(r, K_PP_LAYOUT);
+    r->knob[K_PP_LAYOUT] = (setting){.from = FROM_NOTHING};
+    return given;
+}
+
+void recipe_keep_stages(recipe *r, int64_t stages)
+{
+    recipe_fill_default(r, K_PP);
+    int64_t pp = recipe_int(r, K_PP);
+    if (recipe_given(r, K_PP_LAYOUT) || pp < 1 || stages % pp) return;
+    if (!recipe_given(r, K_VPP)) r->knob[K_VPP] = (setting){.from = FROM_NOTHING};
+    recipe_fill(r, K_VPP, value_of_int(stages / pp), FROM_DERIVED, "as many stages as before");
+}

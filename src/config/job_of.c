@@ -1,5 +1,5 @@
 /* job_of.c - each knob's value in its field. A value of another kind than the knob's, which a rule
- * names, reads as null. */
+ * names, and one of a knob that is open read as null. */
 #include "config/job_of.h"
 
 #include <assert.h>
@@ -91,7 +91,7 @@ static void take_many(void *to, const field *f, value v, arena *a)
 void job_take(job *j, const recipe *r, knob_id k)
 {
     const field *f = &fields[k];
-    value v = r->knob[k].v;
+    const value null = {.kind = V_NULL}, v = r->knob[k].from == FROM_NOTHING ? null : r->knob[k].v;
     void *to = (char *)j + f->at;
     uint64_t bit = UINT64_C(1) << k % 64;
     j->given[k / 64] = v.kind == V_NULL ? j->given[k / 64] & ~bit : j->given[k / 64] | bit;
@@ -121,6 +121,26 @@ void job_of(job *j, const recipe *r)
 {
     memset(j, 0, sizeof *j);
     for (int k = 0; k < K_COUNT; k++) job_take(j, r, (knob_id)k);
+}
+
+void resolve_fill(resolving *d, knob_id k, value v, origin from, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    if (recipe_fill_list(d->r, k, v, from, format, args)) job_take(d->j, d->r, k);
+    va_end(args);
+}
+
+void resolve_default(resolving *d, knob_id k)
+{
+    if (d->r->knob[k].from != FROM_NOTHING) return;
+    recipe_fill_default(d->r, k);
+    job_take(d->j, d->r, k);
+}
+
+void resolve_defaults(resolving *d)
+{
+    for (int k = 0; k < K_COUNT; k++) resolve_default(d, (knob_id)k);
 }
 
 /* ---- one knob */

@@ -12,6 +12,18 @@ void job_of(job *j, const recipe *r);
 /* One knob of it, after that knob was set in a resolved recipe. */
 void job_take(job *j, const recipe *r, knob_id k);
 
+/* A recipe that is being resolved, and its job: what is filled in one stands in the other at once, so
+ * that derivations read the job. */
+typedef struct resolving {
+    recipe *r;
+    job *j;
+} resolving;
+
+/* Fills a knob that nobody has set (recipe_fill); gives it, or every knob, its default. */
+void resolve_fill(resolving *d, knob_id k, value v, origin from, const char *format, ...)
+    __attribute__((format(printf, 5, 6)));
+void resolve_default(resolving *d, knob_id k);
+void resolve_defaults(resolving *d);
 /* Sets one knob of a job. Items of lists are the caller's. */
 void job_put_null(job *j, knob_id k);
 void job_put_flag(job *j, knob_id k, bool flag);

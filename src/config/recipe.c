@@ -367,16 +367,22 @@ status recipe_read_yaml(recipe *r, const char *path, error *err)
 
 /* ---- filling */
 
-bool recipe_fill(recipe *r, knob_id k, value v, origin from, const char *format, ...)
+bool recipe_fill_list(recipe *r, knob_id k, value v, origin from, const char *format, va_list args)
 {
     if (r->knob[k].from != FROM_NOTHING) return false; /* I1 */
     char buffer[512];
-    va_list args;
-    va_start(args, format);
     vsnprintf(buffer, sizeof buffer, format, args);
-    va_end(args);
     r->knob[k] = (setting){v, from, arena_copy(r->a, buffer, strlen(buffer))};
     return true;
+}
+
+bool recipe_fill(recipe *r, knob_id k, value v, origin from, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    bool filled = recipe_fill_list(r, k, v, from, format, args);
+    va_end(args);
+    return filled;
 }
 
 void recipe_fill_default(recipe *r, knob_id k)

@@ -9,6 +9,8 @@
 #ifndef CONFIG_RECIPE_H
 #define CONFIG_RECIPE_H
 
+#include <stdarg.h>
+
 #include "hardware/gpus.h"
 #include "config/knobs.h"
 
@@ -88,6 +90,8 @@ void recipe_ignore(recipe *r, const struct idle_option *o, const char *name, con
 bool recipe_fill(recipe *r, knob_id k, value v, origin from, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
 
+bool recipe_fill_list(recipe *r, knob_id k, value v, origin from, const char *format, va_list args);
+
 /* Gives one knob, or every knob, that is still open its default (moefold.system says whose). */
 void recipe_fill_default(recipe *r, knob_id k);
 void recipe_fill_defaults(recipe *r);
@@ -100,6 +104,11 @@ void recipe_derive(recipe *r);
 
 /* Of that what replaces the model's own: a score of groups that Megatron does not have. */
 void recipe_follow_target(recipe *r);
+
+/* Opens the layout string of the pipeline; was there one? It said how many stages there are: another
+ * PP, where nobody sets VPP, keeps as many. */
+bool recipe_open_layout(recipe *r);
+void recipe_keep_stages(recipe *r, int64_t stages);
 
 /* ---- the machine: cluster.gpu is a shipped name or the path of a hardware file. */
 
@@ -115,6 +124,13 @@ bool recipe_names_data(const recipe *r);
 bool recipe_names_separate(const recipe *r);
 
 bool recipe_on_cpu(const recipe *r); /* cpu, local, or a file that says so */
+
+/* cluster.n_gpus, as --gpus sets it, and where racks do not divide it, equal blocks of nodes as
+ * NVLink domains. */
+void recipe_set_world(recipe *r, int64_t node, int64_t domain, int64_t n);
+
+/* The same again, where --gpus set cluster.n_gpus of `before` and an override changed it. */
+void recipe_follow_world(recipe *r, const recipe *before);
 
 /* A word for a knob with a path, as it was written in a file of `folder` ("": on the command line):
  * paths become paths from the current folder. */

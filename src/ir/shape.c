@@ -24,7 +24,7 @@ step_shape step_shape_of(const setup *s)
     const job *j = &s->j;
     step_shape z = {.seq = j->seq,
                     .B = j->mbs,
-                    .types = number_types_of(&s->r),
+                    .types = number_types_of(&s->j),
                     .posts_early = s->pipe.pp > 1 && j->overlap_p2p,
                     .overlaps_reduction = j->grad_overlap};
     z.gathers_late = z.types.moments && j->param_overlap && j->dist_opt;

@@ -14,7 +14,7 @@
 typedef struct placing {
     weight_list *w;
     const setup *s;
-    const recipe *r;
+    const job *j;
     const layout *l;
     const rank_at *at;
     bucket_walk walk; /* of this chunk */
@@ -73,10 +73,10 @@ void stage_weights_walk(const stage_weights *w)
     stage_parts(&w->s->m, w->st, w->pp, see_part, (void *)w);
 }
 
-void bucket_walk_begin(bucket_walk *w, const recipe *r, const layout *l)
+void bucket_walk_begin(bucket_walk *w, const job *j, const layout *l)
 {
     for (int i = 0; i < 2; i++) {
-        w->buf[i] = empty_buffer(r, l, i);
+        w->buf[i] = empty_buffer(j, l, i);
         w->open[i] = -1;
     }
 }
@@ -113,7 +113,7 @@ int64_t bucket_walk_end(bucket_walk *w, int which)
 static void begin_bucket(void *with, int which, int64_t start)
 {
     placing *p = with;
-    int64_t shards = optimizer_shards(p->r, p->l, which);
+    int64_t shards = optimizer_shards(p->j, p->l, which);
     int64_t place = which ? p->at->edp : p->at->dp * p->l->cp + p->at->cp;
     p->open[which] = p->w->n_buckets++;
     p->w->buckets[p->open[which]] = (bucket){.start = start,
@@ -161,7 +161,7 @@ static void place_chunk(placing *p)
     weight_list *w = p->w;
     int first = w->n, first_bucket = w->n_buckets;
     p->walk = (bucket_walk){.began = begin_bucket, .ended = finish_bucket, .with = p};
-    bucket_walk_begin(&p->walk, p->r, p->l);
+    bucket_walk_begin(&p->walk, p->j, p->l);
     walk_rows(p);
     int64_t base[2] = {w->trained, 0};
     for (int i = 0; i < 2; i++) {
@@ -226,7 +226,7 @@ static void list_room(placing *p, const stage *stages, int64_t step, int64_t n, 
 
 void weight_list_rank(weight_list *w, const setup *s, const rank_at *at, arena *a)
 {
-    placing p = {.w = w, .s = s, .r = &s->r, .l = &s->lay, .at = at};
+    placing p = {.w = w, .s = s, .j = &s->j, .l = &s->lay, .at = at};
     list_room(&p, s->pipe.stages + at->pp, s->pipe.pp, s->pipe.vpp, a);
     place_stages(&p, s->pipe.stages + at->pp, s->pipe.pp, s->pipe.vpp);
 }
@@ -237,7 +237,7 @@ void weight_list_init(weight_list *w, const setup *s, arena *a)
         .world = 1, .tp = 1, .cp = 1, .pp = 1, .ep = 1, .etp = 1, .dp = 1, .edp = 1};
     const rank_at first = {0};
     stage whole = {0, s->m.n_layers, true, true, s->m.n_mtp};
-    placing p = {.w = w, .s = s, .r = &s->r, .l = &one, .at = &first};
+    placing p = {.w = w, .s = s, .j = &s->j, .l = &one, .at = &first};
     list_room(&p, &whole, 0, 1, a);
     place_stages(&p, &whole, 0, 1);
 }

@@ -71,7 +71,7 @@ typedef struct bucket_walk {
     void (*ended)(void *with, int which, int64_t start, int64_t end);
     void *with;
 } bucket_walk;
-void bucket_walk_begin(bucket_walk *w, const recipe *r, const layout *l);
+void bucket_walk_begin(bucket_walk *w, const job *j, const layout *l);
 int64_t bucket_walk_add(bucket_walk *w, int which, int64_t n, bool alone); /* where it lies */
 int64_t bucket_walk_end(bucket_walk *w, int which); /* the length of the buffer */
 

@@ -22,22 +22,22 @@ static bool sane(int64_t size)
     return size >= 1 && size <= LAYOUT_WORLD_MAX;
 }
 
-static int64_t gemm(int64_t a, int64_t b, int64_t c)
+static int64_t product(int64_t a, int64_t b, int64_t c)
 {
     return mul_sat(mul_sat(a, b), c);
 }
 
-bool layout_possible(const recipe *r)
+bool layout_possible(const job *j)
 {
-    int64_t world = recipe_int(r, K_N_GPUS), pp = recipe_int(r, K_PP);
-    int64_t tp = recipe_int(r, K_TP), cp = recipe_int(r, K_CP);
-    int64_t ep = recipe_int(r, K_EP), etp = recipe_int(r, K_ETP);
+    int64_t world = j->n_gpus, pp = j->pp;
+    int64_t tp = j->tp, cp = j->cp;
+    int64_t ep = j->ep, etp = j->etp;
     if (!sane(world) || !sane(tp) || !sane(cp) || !sane(pp) || !sane(ep) || !sane(etp))
         return false;
-    int64_t dense = gemm(tp, cp, pp), expert = gemm(etp, ep, pp);
+    int64_t dense = product(tp, cp, pp), expert = product(etp, ep, pp);
     if (world % dense || world % expert) return false;
     /* pp inside dp: its stride is TP * CP on one grid and ETP * EP on the other. */
-    return !recipe_on(r, K_TP_PP_DP) || pp == 1 || dense == expert;
+    return !j->tp_pp_dp || pp == 1 || dense == expert;
 }
 
 static int64_t at_least_one(int64_t n)
@@ -45,21 +45,20 @@ static int64_t at_least_one(int64_t n)
     return n < 1 ? 1 : n;
 }
 
-static int64_t replicas(const recipe *r, knob_id a, knob_id b)
+static int64_t replicas(int64_t world, int64_t a, int64_t b, int64_t pp)
 {
-    int64_t ranks = gemm(at_least_one(recipe_int(r, a)), at_least_one(recipe_int(r, b)),
-                         at_least_one(recipe_int(r, K_PP)));
-    return at_least_one(recipe_int(r, K_N_GPUS) / ranks);
+    int64_t ranks = product(at_least_one(a), at_least_one(b), at_least_one(pp));
+    return at_least_one(world / ranks);
 }
 
-int64_t layout_dp(const recipe *r)
+int64_t layout_dp(const job *j)
 {
-    return replicas(r, K_TP, K_CP);
+    return replicas(j->n_gpus, j->tp, j->cp, j->pp);
 }
 
-int64_t layout_edp(const recipe *r)
+int64_t layout_edp(const job *j)
 {
-    return replicas(r, K_ETP, K_EP);
+    return replicas(j->n_gpus, j->etp, j->ep, j->pp);
 }
 
 static void set_strides(layout *l, grid g)
@@ -73,20 +72,20 @@ static void set_strides(layout *l, grid g)
     assert(stride == l->world); /* I3 */
 }
 
-void layout_init(layout *l, const recipe *r)
+void layout_init(layout *l, const job *j)
 {
     *l = (layout){
-        .world = recipe_int(r, K_N_GPUS),
-        .tp = recipe_int(r, K_TP),
-        .cp = recipe_int(r, K_CP),
-        .pp = recipe_int(r, K_PP),
-        .ep = recipe_int(r, K_EP),
-        .etp = recipe_int(r, K_ETP),
-        .dp = layout_dp(r),
-        .edp = layout_edp(r),
-        .pp_before_dp = recipe_on(r, K_TP_PP_DP),
-        .gpus_per_node = recipe_int(r, K_GPUS_PER_NODE),
-        .nvlink_domain = recipe_int(r, K_NVLINK),
+        .world = j->n_gpus,
+        .tp = j->tp,
+        .cp = j->cp,
+        .pp = j->pp,
+        .ep = j->ep,
+        .etp = j->etp,
+        .dp = layout_dp(j),
+        .edp = layout_edp(j),
+        .pp_before_dp = j->tp_pp_dp,
+        .gpus_per_node = j->gpus_per_node,
+        .nvlink_domain = j->nvlink,
     };
     int64_t *dense = l->size[GRID_DENSE], *expert = l->size[GRID_EXPERT];
     dense[AXIS_TP] = l->tp;

@@ -8,7 +8,7 @@
 #ifndef LAYOUT_LAYOUT_H
 #define LAYOUT_LAYOUT_H
 
-#include "config/recipe.h"
+#include "job/job.h"
 
 typedef enum axis { AXIS_TP, AXIS_CP, AXIS_EP, AXIS_DP, AXIS_PP, AXIS_COUNT } axis;
 typedef enum grid { GRID_DENSE, GRID_EXPERT } grid; /* expert: TP means ETP, DP means EDP; no CP */
@@ -25,15 +25,15 @@ enum { LAYOUT_WORLD_MAX = 1 << 20 }; /* ranks; a larger world is a mistake, not 
 
 /* Is there a layout with these sizes? World divisible by both grids, and equal pipeline groups
  * on both. Sizes that are not positive or beyond LAYOUT_WORLD_MAX have none. */
-bool layout_possible(const recipe *r);
+bool layout_possible(const job *j);
 
-/* From resolved knobs. Requires layout_possible. */
-void layout_init(layout *l, const recipe *r);
+/* From a resolved job. Requires layout_possible. */
+void layout_init(layout *l, const job *j);
 
 /* Data parallel sizes as the knobs have them, at least 1: for derivations, which run before
  * anyone knows whether there is a layout. */
-int64_t layout_dp(const recipe *r);
-int64_t layout_edp(const recipe *r);
+int64_t layout_dp(const job *j);
+int64_t layout_edp(const job *j);
 
 /* The axes from the smallest stride to the largest. */
 const axis *layout_order(const layout *l); /* [AXIS_COUNT] */

@@ -55,9 +55,8 @@ static const group_kind *kind_of(comm_group g)
 /* Ranks of the inner level of hierarchical context parallel. */
 static int64_t inner_size(const setup *s)
 {
-    if (recipe_count(&s->r, K_CP_LEVELS) < 1) return 1;
-    int64_t n = recipe_item(&s->r, K_CP_LEVELS, 0).whole;
-    return n < 1 ? 1 : n;
+    const job_numbers *levels = &s->j.cp_levels;
+    return levels->n < 1 || levels->item[0] < 1 ? 1 : levels->item[0];
 }
 
 bool stage_has_words(const setup *s, const stage *st)

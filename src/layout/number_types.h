@@ -1,4 +1,4 @@
-/* number_types.h - which number format each kind of tensor has under a recipe's precision.
+/* number_types.h - which number format each kind of tensor has under a job's precision.
  *
  * One answer for the program, its price and the search. What is not an activation, a weight, a
  * gradient or the optimizer's has a format of its own wherever it is made (indices, statistics). */
@@ -6,7 +6,7 @@
 #define LAYOUT_NUMBER_TYPES_H
 
 #include "base/dtype.h"
-#include "config/recipe.h"
+#include "job/job.h"
 
 typedef struct number_types {
     dtype activation;
@@ -21,7 +21,7 @@ typedef struct number_types {
     bool one_moment;     /* Muon's, under Megatron: the first alone */
 } number_types;
 
-number_types number_types_of(const recipe *r);
+number_types number_types_of(const job *j);
 
 /* Bytes of an element of the optimizer's copy and moments together. */
 double number_types_optimizer(const number_types *t);

@@ -17,8 +17,9 @@
 
 /* What a split needs to know, read once. */
 typedef struct split {
-    const recipe *r;
+    const job *j;
     pipeline *p;
+    arena *a;
     int64_t layers, mtp, stages;
 } split;
 
@@ -29,34 +30,34 @@ __attribute__((format(printf, 2, 3))) static bool refuse(split *s, const char *f
     va_start(args, format);
     vsnprintf(buffer, sizeof buffer, format, args);
     va_end(args);
-    s->p->why_not = arena_copy(s->r->a, buffer, strlen(buffer));
+    s->p->why_not = arena_copy(s->a, buffer, strlen(buffer));
     s->p->stages = NULL; /* I2 */
     return false;
 }
 
-static int64_t accounted(const recipe *r)
+static int64_t accounted(const job *j)
 {
-    return recipe_on(r, K_ACCOUNT_EMBEDDING) + recipe_on(r, K_ACCOUNT_LOSS);
+    return j->account_embedding + j->account_loss;
 }
 
-static bool counted(const recipe *r)
+static bool counted(const job *j)
 {
-    return recipe_given(r, K_FIRST_LAYERS) || recipe_given(r, K_LAST_LAYERS);
+    return job_has(j, K_FIRST_LAYERS) || job_has(j, K_LAST_LAYERS);
 }
 
 /* The first of these knobs that says something, or NULL. */
-static const char *spoken(const recipe *r, bool counts, bool accounts)
+static const char *spoken(const job *j, bool counts, bool accounts)
 {
-    if (counts && recipe_given(r, K_FIRST_LAYERS)) return knobs[K_FIRST_LAYERS].key;
-    if (counts && recipe_given(r, K_LAST_LAYERS)) return knobs[K_LAST_LAYERS].key;
-    if (accounts && recipe_on(r, K_ACCOUNT_EMBEDDING)) return knobs[K_ACCOUNT_EMBEDDING].key;
-    if (accounts && recipe_on(r, K_ACCOUNT_LOSS)) return knobs[K_ACCOUNT_LOSS].key;
+    if (counts && job_has(j, K_FIRST_LAYERS)) return knobs[K_FIRST_LAYERS].key;
+    if (counts && job_has(j, K_LAST_LAYERS)) return knobs[K_LAST_LAYERS].key;
+    if (accounts && j->account_embedding) return knobs[K_ACCOUNT_EMBEDDING].key;
+    if (accounts && j->account_loss) return knobs[K_ACCOUNT_LOSS].key;
     return NULL;
 }
 
 static bool sizes_fit(split *s)
 {
-    const recipe *r = s->r;
+    const job *j = s->j;
     if (s->layers < 1 || s->layers > MODEL_LAYERS_MAX)
         return refuse(s, "%s=%" I64 " is not within 1..%d", knobs[K_LAYERS].key, s->layers,
                       MODEL_LAYERS_MAX);
@@ -64,8 +65,8 @@ static bool sizes_fit(split *s)
         return refuse(s, "%s=%" I64 " is not within 0..%d", knobs[K_MTP].key, s->mtp,
                       MODEL_MTP_MAX);
     if (s->p->pp < 1) return refuse(s, "%s=%" I64 " is below 1", knobs[K_PP].key, s->p->pp);
-    if (recipe_given(r, K_VPP) && recipe_int(r, K_VPP) < 1)
-        return refuse(s, "%s=%" I64 " is below 1", knobs[K_VPP].key, recipe_int(r, K_VPP));
+    if (job_has(j, K_VPP) && j->vpp < 1)
+        return refuse(s, "%s=%" I64 " is below 1", knobs[K_VPP].key, j->vpp);
     s->stages = mul_sat(s->p->pp, s->p->vpp);
     if (s->stages > STAGES_MAX)
         return refuse(s, "%s=%" I64 " x %s=%" I64 " are more than %d stages", knobs[K_PP].key,
@@ -146,17 +147,16 @@ static bool mtp_fits(split *s, const symbols *c)
 
 static bool stages_fit(split *s, int64_t n_stages)
 {
-    const recipe *r = s->r;
-    const char *key = knobs[K_PP_LAYOUT].key, *other = spoken(r, true, true);
+    const job *j = s->j;
+    const char *key = knobs[K_PP_LAYOUT].key, *other = spoken(j, true, true);
     if (other) return refuse(s, "%s and %s exclude each other", key, other);
     if (n_stages % s->p->pp)
         return refuse(s, "%s has %" I64 " stages, not a multiple of %s=%" I64, key, n_stages,
                       knobs[K_PP].key, s->p->pp);
     int64_t vpp = n_stages / s->p->pp;
-    if (recipe_given(r, K_VPP) && recipe_int(r, K_VPP) != vpp)
+    if (job_has(j, K_VPP) && j->vpp != vpp)
         return refuse(s, "%s has %" I64 " stages, %" I64 " for each of %s=%" I64 ", but %s=%" I64,
-                      key, n_stages, vpp, knobs[K_PP].key, s->p->pp, knobs[K_VPP].key,
-                      recipe_int(r, K_VPP));
+                      key, n_stages, vpp, knobs[K_PP].key, s->p->pp, knobs[K_VPP].key, j->vpp);
     s->p->vpp = vpp;
     s->stages = n_stages;
     return true;
@@ -166,12 +166,12 @@ static status split_by_string(split *s, const char *layout, error *err)
 {
     const char **texts;
     int n_stages;
-    status st = pipeline_parse(s->r->a, layout, &texts, &n_stages, err);
+    status st = pipeline_parse(s->a, layout, &texts, &n_stages, err);
     if (st) return st;
     if (!sizes_fit(s) || !stages_fit(s, n_stages)) return OK;
     symbols c = count_symbols(texts, n_stages);
     if (!symbols_fit(s, &c) || !mtp_fits(s, &c)) return OK;
-    s->p->stages = ARENA_ARRAY(s->r->a, stage, n_stages);
+    s->p->stages = ARENA_ARRAY(s->a, stage, n_stages);
     for (int i = 0; i < n_stages; i++) {
         symbols one = count_symbols(&texts[i], 1);
         s->p->stages[i] = (stage){.n_layers = one.n[1],
@@ -185,10 +185,9 @@ static status split_by_string(split *s, const char *layout, error *err)
 
 /* ---- counts for the first and the last rank */
 
-static bool count_fits(split *s, knob_id k)
+static bool count_fits(split *s, knob_id k, int64_t n)
 {
-    if (!recipe_given(s->r, k)) return true;
-    int64_t n = recipe_int(s->r, k);
+    if (!job_has(s->j, k)) return true;
     if (n < 1) return refuse(s, "%s=%" I64 "; at least one layer", knobs[k].key, n);
     if (n % s->p->vpp)
         return refuse(s, "%s=%" I64 " is not a multiple of %s=%" I64, knobs[k].key, n,
@@ -215,16 +214,17 @@ static bool middle_fits(split *s, int64_t layers, int64_t ranks)
 
 static void split_by_counts(split *s)
 {
-    const char *other = spoken(s->r, false, true);
+    const char *other = spoken(s->j, false, true);
     if (other) {
-        refuse(s, "%s and %s exclude each other", spoken(s->r, true, false), other);
+        refuse(s, "%s and %s exclude each other", spoken(s->j, true, false), other);
         return;
     }
-    if (!count_fits(s, K_FIRST_LAYERS) || !count_fits(s, K_LAST_LAYERS)) return;
+    if (!count_fits(s, K_FIRST_LAYERS, s->j->first_layers) ||
+        !count_fits(s, K_LAST_LAYERS, s->j->last_layers))
+        return;
     int64_t vpp = s->p->vpp, pp = s->p->pp;
-    bool has_first = recipe_given(s->r, K_FIRST_LAYERS),
-         has_last = recipe_given(s->r, K_LAST_LAYERS);
-    int64_t first = recipe_int(s->r, K_FIRST_LAYERS), last = recipe_int(s->r, K_LAST_LAYERS);
+    bool has_first = job_has(s->j, K_FIRST_LAYERS), has_last = job_has(s->j, K_LAST_LAYERS);
+    int64_t first = s->j->first_layers, last = s->j->last_layers;
     int64_t ranks = pp - has_first - has_last;
     if (first > s->layers || last > s->layers) { /* also keeps the difference below in range */
         refuse(s, "%s=%" I64 " is more than %s=%" I64,
@@ -246,12 +246,12 @@ static void split_by_counts(split *s)
 
 static void split_evenly(split *s)
 {
-    const recipe *r = s->r;
-    int64_t units = s->layers + accounted(r), pp = s->p->pp, vpp = s->p->vpp;
-    const char *with = accounted(r) == 2                   ? " with embedding and loss"
-                       : recipe_on(r, K_ACCOUNT_EMBEDDING) ? " with the embedding"
-                       : accounted(r)                      ? " with the loss"
-                                                           : "";
+    const job *j = s->j;
+    int64_t units = s->layers + accounted(j), pp = s->p->pp, vpp = s->p->vpp;
+    const char *with = accounted(j) == 2      ? " with embedding and loss"
+                       : j->account_embedding ? " with the embedding"
+                       : accounted(j)         ? " with the loss"
+                                              : "";
     if (units % pp) {
         refuse(s, "%" I64 " layers%s (%s=%" I64 ") do not divide by %s=%" I64, units, with,
                knobs[K_LAYERS].key, s->layers, knobs[K_PP].key, pp);
@@ -267,8 +267,8 @@ static void split_evenly(split *s)
     }
     for (int64_t i = 0; i < s->stages; i++) s->p->stages[i].n_layers = units / s->stages;
     /* What is accounted divides, so a stage has at least one unit to give. */
-    s->p->stages[0].n_layers -= recipe_on(r, K_ACCOUNT_EMBEDDING);
-    s->p->stages[s->stages - 1].n_layers -= recipe_on(r, K_ACCOUNT_LOSS);
+    s->p->stages[0].n_layers -= j->account_embedding;
+    s->p->stages[s->stages - 1].n_layers -= j->account_loss;
 }
 
 /* ---- layers of a virtual stage */
@@ -276,12 +276,12 @@ static void split_evenly(split *s)
 /* The number of chunks that "n layers each" means, or 0 with the reason. */
 static int64_t chunks_of(split *s)
 {
-    const recipe *r = s->r;
+    const job *j = s->j;
     const char *key = knobs[K_LAYERS_PER_VSTAGE].key;
-    int64_t each = recipe_int(r, K_LAYERS_PER_VSTAGE), units = s->layers + accounted(r);
-    if (counted(r))
+    int64_t each = j->layers_per_vstage, units = s->layers + accounted(j);
+    if (counted(j))
         return refuse(s, "%s and %s exclude each other; %s goes with both", key,
-                      spoken(r, true, false), knobs[K_VPP].key);
+                      spoken(j, true, false), knobs[K_VPP].key);
     if (each < 1) return refuse(s, "%s=%" I64 " is below 1", key, each);
     if (units % s->p->pp)
         return refuse(s, "%" I64 " layers do not divide by %s=%" I64, units, knobs[K_PP].key,
@@ -294,36 +294,35 @@ static int64_t chunks_of(split *s)
 
 /* ---- the whole */
 
-static split split_init(pipeline *p, const recipe *r)
+static split split_init(pipeline *p, const job *j, arena *a)
 {
-    int64_t vpp = recipe_int(r, K_VPP);
-    *p = (pipeline){.pp = recipe_int(r, K_PP), .vpp = vpp > 1 ? vpp : 1};
-    return (split){.r = r, .p = p, .layers = recipe_int(r, K_LAYERS), .mtp = recipe_int(r, K_MTP)};
+    int64_t vpp = j->vpp;
+    *p = (pipeline){.pp = j->pp, .vpp = vpp > 1 ? vpp : 1};
+    return (split){.j = j, .p = p, .a = a, .layers = j->layers, .mtp = j->mtp};
 }
 
-static bool chunks_unknown(const recipe *r)
+static bool chunks_unknown(const job *j)
 {
-    return recipe_given(r, K_LAYERS_PER_VSTAGE) && !recipe_given(r, K_VPP) &&
-           !recipe_given(r, K_PP_LAYOUT);
+    return job_has(j, K_LAYERS_PER_VSTAGE) && !job_has(j, K_VPP) && !job_has(j, K_PP_LAYOUT);
 }
 
-status pipeline_init(pipeline *p, const recipe *r, error *err)
+status pipeline_init(pipeline *p, const job *j, arena *a, error *err)
 {
-    split s = split_init(p, r);
-    const char *layout = recipe_word(r, K_PP_LAYOUT);
+    split s = split_init(p, j, a);
+    const char *layout = j->pp_layout;
     if (layout) return split_by_string(&s, layout, err);
     if (!sizes_fit(&s)) return OK;
-    if (chunks_unknown(r)) {
+    if (chunks_unknown(j)) {
         int64_t vpp = chunks_of(&s);
         if (!vpp) return OK;
         p->vpp = vpp;
         if (!sizes_fit(&s)) return OK;
     }
-    p->stages = ARENA_ARRAY(r->a, stage, s.stages);
+    p->stages = ARENA_ARRAY(a, stage, s.stages);
     p->stages[0].embedding = true;
     p->stages[s.stages - 1].loss = true;
     p->stages[s.stages - 1].n_mtp = s.mtp;
-    if (counted(r))
+    if (counted(j))
         split_by_counts(&s);
     else
         split_evenly(&s);
@@ -333,65 +332,68 @@ status pipeline_init(pipeline *p, const recipe *r, error *err)
 
 /* ---- deriving */
 
-static status derive_chunks(recipe *r, error *err)
+static status derive_chunks(resolving *d, error *err)
 {
+    const job *j = d->j;
     pipeline p;
-    split s = split_init(&p, r);
-    const char *layout = recipe_word(r, K_PP_LAYOUT);
+    split s = split_init(&p, j, d->r->a);
+    const char *layout = j->pp_layout;
     if (layout) {
         const char **texts;
         int n;
-        status st = pipeline_parse(r->a, layout, &texts, &n, err);
+        status st = pipeline_parse(d->r->a, layout, &texts, &n, err);
         if (st) return st;
         if (p.pp > 0 && n % p.pp == 0)
-            recipe_fill(r, K_VPP, value_of_int(n / p.pp), FROM_DERIVED,
-                        "the layout has %d stages for PP %" I64, n, p.pp);
-    } else if (chunks_unknown(r) && sizes_fit(&s)) {
+            resolve_fill(d, K_VPP, value_of_int(n / p.pp), FROM_DERIVED,
+                         "the layout has %d stages for PP %" I64, n, p.pp);
+    } else if (chunks_unknown(j) && sizes_fit(&s)) {
         int64_t vpp = chunks_of(&s);
         if (vpp > 0)
-            recipe_fill(r, K_VPP, value_of_int(vpp), FROM_DERIVED,
-                        "%" I64 " layers a pipeline rank, %" I64 " a virtual stage",
-                        (s.layers + accounted(r)) / p.pp, recipe_int(r, K_LAYERS_PER_VSTAGE));
+            resolve_fill(d, K_VPP, value_of_int(vpp), FROM_DERIVED,
+                         "%" I64 " layers a pipeline rank, %" I64 " a virtual stage",
+                         (s.layers + accounted(j)) / p.pp, j->layers_per_vstage);
     }
     return OK;
 }
 
 /* Embedding and loss counted as layers, where that divides. */
-static bool derive_accounted(recipe *r, int64_t layers, int64_t stages)
+static bool derive_accounted(resolving *d, int64_t layers, int64_t stages)
 {
-    if (r->knob[K_ACCOUNT_EMBEDDING].from != FROM_NOTHING ||
-        r->knob[K_ACCOUNT_LOSS].from != FROM_NOTHING)
+    if (recipe_setting(d->r, K_ACCOUNT_EMBEDDING)->from != FROM_NOTHING ||
+        recipe_setting(d->r, K_ACCOUNT_LOSS)->from != FROM_NOTHING)
         return false;
     bool both = (layers + 2) % stages == 0;
     if (!both && (layers + 1) % stages) return false;
     const char *why = arena_text(
-        r->a, "%" I64 " layers do not divide by PP x VPP = %" I64 "; with %s %" I64 " do", layers,
-        stages, both ? "embedding and loss" : "the embedding", layers + 1 + both);
-    recipe_fill(r, K_ACCOUNT_EMBEDDING, value_of_bool(true), FROM_DERIVED, "%s", why);
-    if (both) recipe_fill(r, K_ACCOUNT_LOSS, value_of_bool(true), FROM_DERIVED, "%s", why);
+        d->r->a, "%" I64 " layers do not divide by PP x VPP = %" I64 "; with %s %" I64 " do",
+        layers, stages, both ? "embedding and loss" : "the embedding", layers + 1 + both);
+    resolve_fill(d, K_ACCOUNT_EMBEDDING, value_of_bool(true), FROM_DERIVED, "%s", why);
+    if (both) resolve_fill(d, K_ACCOUNT_LOSS, value_of_bool(true), FROM_DERIVED, "%s", why);
     return true;
 }
 
-static void derive_split(recipe *r)
+static void derive_split(resolving *d)
 {
+    const job *j = d->j;
     pipeline p;
-    split s = split_init(&p, r);
-    bool said = recipe_given(r, K_PP_LAYOUT) || counted(r) || accounted(r) || chunks_unknown(r);
+    split s = split_init(&p, j, d->r->a);
+    bool said = job_has(j, K_PP_LAYOUT) || counted(j) || accounted(j) || chunks_unknown(j);
     if (said || !sizes_fit(&s) || s.layers % s.stages == 0) return;
     if (p.vpp > s.layers + s.mtp + 2) return; /* no rank could fill its chunks: nobody means that */
-    if (derive_accounted(r, s.layers, s.stages)) return;
-    recipe_fill(r, K_PP_LAYOUT, value_of_text(pipeline_balanced(r->a, s.layers, s.mtp, s.stages)),
-                FROM_DERIVED,
-                "%" I64 " layers do not divide by PP x VPP = %" I64
-                ", nor with embedding or loss: balanced",
-                s.layers, s.stages);
+    if (derive_accounted(d, s.layers, s.stages)) return;
+    resolve_fill(d, K_PP_LAYOUT,
+                 value_of_text(pipeline_balanced(d->r->a, s.layers, s.mtp, s.stages)), FROM_DERIVED,
+                 "%" I64 " layers do not divide by PP x VPP = %" I64
+                 ", nor with embedding or loss: balanced",
+                 s.layers, s.stages);
 }
 
-status pipeline_derive(recipe *r, error *err)
+status pipeline_derive(resolving *d, error *err)
 {
-    recipe_fill_default(r, K_PP);
-    status s = derive_chunks(r, err);
+    const job *j = d->j;
+    resolve_default(d, K_PP);
+    status s = derive_chunks(d, err);
     if (s) return s;
-    if (!recipe_is_lm(r)) derive_split(r);
+    if (!job_is_lm(j)) derive_split(d);
     return OK;
 }

@@ -6,7 +6,7 @@
 #ifndef LAYOUT_PIPELINE_H
 #define LAYOUT_PIPELINE_H
 
-#include "config/recipe.h"
+#include "config/job_of.h"
 
 typedef struct stage {
     int64_t first_layer, n_layers;
@@ -24,11 +24,11 @@ typedef struct pipeline {
  * nothing was said and layers do not divide by PP * VPP, a recipe takes the accounted split
  * where that divides, else a balanced layout string (a Megatron-LM argument list takes neither).
  * ERR_INPUT: a layout string that cannot be read. */
-status pipeline_derive(recipe *r, error *err);
+status pipeline_derive(resolving *d, error *err);
 
-/* From resolved knobs. A split that sizes forbid sets `why_not` and leaves `stages` empty; a
+/* From a resolved job; memory comes from `a`. A split that sizes forbid sets `why_not` and leaves `stages` empty; a
  * layout string that cannot be read is ERR_INPUT. */
-status pipeline_init(pipeline *p, const recipe *r, error *err);
+status pipeline_init(pipeline *p, const job *j, arena *a, error *err);
 
 /* Layers over `n_stages` stages with E and L (and m before L) each counting as one layer, larger
  * stages first; as short as repetition makes it: "Et|(tt|)*30L". With more stages than layers

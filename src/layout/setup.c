@@ -9,7 +9,6 @@
 
 #include "config/job_of.h"
 #include "config/megatron.h"
-#include "config/target.h"
 
 /* Where null asks for the derived value instead of "none". */
 static const knob_id derived[] = {
@@ -72,92 +71,98 @@ static void reopen_nulls(recipe *r)
 
 /* ---- overlap of messages between stages */
 
-static void derive_p2p(recipe *r)
+static void derive_p2p(resolving *d)
 {
-    int64_t pp = recipe_int(r, K_PP), vpp = recipe_int(r, K_VPP);
+    const job *j = d->j;
+    int64_t pp = j->pp, vpp = j->vpp;
     bool interleaved = pp > 1 && vpp > 1;
-    recipe_fill(r, K_OVERLAP_P2P, value_of_bool(interleaved), FROM_DERIVED,
-                interleaved ? "virtual stages leave compute to overlap with" : "no virtual stages");
-    bool overlap = recipe_on(r, K_OVERLAP_P2P);
-    bool batch = !overlap && (pp > 1 || recipe_is_lm(r));
-    recipe_fill(r, K_BATCH_P2P, value_of_bool(batch), FROM_DERIVED,
-                overlap ? "overlap_p2p_comm sends one tensor at a time"
-                : batch ? "without overlap_p2p_comm"
-                        : "PP 1 sends nothing");
-    recipe_fill(r, K_ALIGN_GATHER, value_of_bool(interleaved), FROM_DERIVED,
-                interleaved ? "virtual stages: all stages gather at once" : "no virtual stages");
-    if (interleaved) recipe_fill(r, K_GROUP_SIZE, value_of_int(pp), FROM_DERIVED, "unset: PP");
+    resolve_fill(d, K_OVERLAP_P2P, value_of_bool(interleaved), FROM_DERIVED,
+                 interleaved ? "virtual stages leave compute to overlap with"
+                             : "no virtual stages");
+    bool overlap = j->overlap_p2p;
+    bool batch = !overlap && (pp > 1 || job_is_lm(j));
+    resolve_fill(d, K_BATCH_P2P, value_of_bool(batch), FROM_DERIVED,
+                 overlap ? "overlap_p2p_comm sends one tensor at a time"
+                 : batch ? "without overlap_p2p_comm"
+                         : "PP 1 sends nothing");
+    resolve_fill(d, K_ALIGN_GATHER, value_of_bool(interleaved), FROM_DERIVED,
+                 interleaved ? "virtual stages: all stages gather at once" : "no virtual stages");
+    if (interleaved) resolve_fill(d, K_GROUP_SIZE, value_of_int(pp), FROM_DERIVED, "unset: PP");
 }
 
 /* ---- overlap of gradient reduction and parameter gather */
 
-static void derive_reduction(recipe *r)
+static void derive_reduction(resolving *d)
 {
-    if (recipe_is_lm(r)) return; /* both off there: plain defaults */
-    recipe_fill_default(r, K_DIST_OPT);
-    bool sharded = recipe_on(r, K_DIST_OPT);
-    bool reduced = layout_dp(r) > 1 || recipe_int(r, K_CP) > 1 || layout_edp(r) > 1;
-    recipe_fill(r, K_GRAD_OVERLAP, value_of_bool(sharded && reduced), FROM_DERIVED,
-                !reduced  ? "one replica: nothing is reduced"
-                : sharded ? "gradient reduction overlaps with backward"
-                          : "the optimizer is not sharded");
-    bool overlap = recipe_on(r, K_GRAD_OVERLAP);
-    recipe_fill(r, K_PARAM_OVERLAP, value_of_bool(sharded && reduced && overlap), FROM_DERIVED,
-                !reduced   ? "one replica: nothing is gathered"
-                : !sharded ? "the optimizer is not sharded"
-                : overlap  ? "the parameter gather overlaps with forward"
-                           : "needs overlap_grad_reduce");
+    const job *j = d->j;
+    if (job_is_lm(j)) return; /* both off there: plain defaults */
+    resolve_default(d, K_DIST_OPT);
+    bool sharded = j->dist_opt;
+    bool reduced = layout_dp(j) > 1 || j->cp > 1 || layout_edp(j) > 1;
+    resolve_fill(d, K_GRAD_OVERLAP, value_of_bool(sharded && reduced), FROM_DERIVED,
+                 !reduced  ? "one replica: nothing is reduced"
+                 : sharded ? "gradient reduction overlaps with backward"
+                           : "the optimizer is not sharded");
+    bool overlap = j->grad_overlap;
+    resolve_fill(d, K_PARAM_OVERLAP, value_of_bool(sharded && reduced && overlap), FROM_DERIVED,
+                 !reduced   ? "one replica: nothing is gathered"
+                 : !sharded ? "the optimizer is not sharded"
+                 : overlap  ? "the parameter gather overlaps with forward"
+                            : "needs overlap_grad_reduce");
 }
 
 /* ---- hardware queues */
 
-value setup_connections(const recipe *r)
+value setup_connections(const job *j)
 {
-    const gpu *g = recipe_gpu(r);
-    bool asked = g && (g->arch == ARCH_HOPPER || g->arch == ARCH_AMPERE) &&
-                 (recipe_int(r, K_TP) > 1 || recipe_int(r, K_CP) > 1);
+    const gpu *g = j->machine;
+    bool asked =
+        g && (g->arch == ARCH_HOPPER || g->arch == ARCH_AMPERE) && (j->tp > 1 || j->cp > 1);
     if (!asked) return (value){.kind = V_NULL};
-    bool many = recipe_on(r, K_EP_OVERLAP) || recipe_on(r, K_FSDP) || recipe_on(r, K_TORCH_FSDP);
+    bool many = j->ep_overlap || j->fsdp || j->torch_fsdp;
     return value_of_int(many ? 32 : 1);
 }
 
-static void derive_connections(recipe *r)
+static void derive_connections(resolving *d)
 {
-    value v = setup_connections(r);
+    value v = setup_connections(d->j);
     if (v.kind == V_NULL) return;
-    recipe_fill(r, K_CONNECTIONS, v, FROM_DERIVED,
-                v.whole > 1 ? "EP overlap and FSDP need concurrent streams"
-                            : "TP or CP before Blackwell: Megatron requires 1");
+    resolve_fill(d, K_CONNECTIONS, v, FROM_DERIVED,
+                 v.whole > 1 ? "EP overlap and FSDP need concurrent streams"
+                             : "TP or CP before Blackwell: Megatron requires 1");
 }
 
 /* ---- packed steps */
 
 /* Seen on one GPU. A search of several sums up cards, which have no such places. */
-static void derive_packing(recipe *r)
+static void derive_packing(resolving *d)
 {
-    if (target_of(r) != TARGET_MOEFOLD || recipe_on_cpu(r)) return;
-    bool alone = recipe_int(r, K_N_GPUS) == 1, moves = recipe_on(r, K_OFFLOAD);
-    recipe_fill(r, K_PACK_STEP, value_of_bool(alone && !moves && !recipe_on(r, K_EP_OVERLAP)),
-                FROM_DERIVED, "%s",
-                !alone  ? "several GPUs: only on request"
-                : moves ? "activations move to the host"
-                        : "one GPU: saves memory at no cost");
+    const job *j = d->j;
+    if (!job_is_ours(j) || job_on_cpu(j)) return;
+    bool alone = j->n_gpus == 1, moves = j->offload;
+    resolve_fill(d, K_PACK_STEP, value_of_bool(alone && !moves && !j->ep_overlap), FROM_DERIVED,
+                 "%s",
+                 !alone  ? "several GPUs: only on request"
+                 : moves ? "activations move to the host"
+                         : "one GPU: saves memory at no cost");
 }
 
-static status resolve(recipe *r, error *err)
+static status resolve(recipe *r, job *j, error *err)
 {
+    resolving d = {r, j};
     reopen_nulls(r);
     megatron_derive(r);
     recipe_derive(r);
-    cluster_derive(r);
-    model_derive(r);
-    status s = pipeline_derive(r, err);
+    job_of(j, r);
+    cluster_derive(&d);
+    model_derive(&d);
+    status s = pipeline_derive(&d, err);
     if (s) return s;
-    derive_p2p(r);
-    derive_reduction(r);
-    derive_connections(r);
-    derive_packing(r);
-    recipe_fill_defaults(r);
+    derive_p2p(&d);
+    derive_reduction(&d);
+    derive_connections(&d);
+    derive_packing(&d);
+    resolve_defaults(&d);
     return OK;
 }
 
@@ -167,16 +172,15 @@ status setup_init(setup *s, const recipe *given, arena *a, error *err)
     s->r = *given;
     s->r.a = a;
     status st = recipe_read_machine(&s->r, err);
-    if (!st) st = resolve(&s->r, err);
-    if (!st) st = model_init(&s->m, &s->r, err);
+    if (!st) st = resolve(&s->r, &s->j, err);
+    if (!st) st = model_init(&s->m, &s->j, a, err);
     if (st) return st;
-    job_of(&s->j, &s->r);
     param_table_init(&s->params, &s->m, a);
-    s->gpu = recipe_gpu(&s->r);
+    s->gpu = s->j.machine;
     if (!s->gpu) s->gpu = gpu_find(knobs[K_GPU].dflt); /* a rule names the word that is wrong */
-    s->possible = layout_possible(&s->r);
-    if (s->possible) layout_init(&s->lay, &s->r);
-    return pipeline_init(&s->pipe, &s->r, err);
+    s->possible = layout_possible(&s->j);
+    if (s->possible) layout_init(&s->lay, &s->j);
+    return pipeline_init(&s->pipe, &s->j, a, err);
 }
 
 void setup_set(setup *s, knob_id k, value v, const char *why)

@@ -36,6 +36,6 @@ int64_t setup_fullest(const setup *s, state_bytes *bytes);
 
 /* env_vars.CUDA_DEVICE_MAX_CONNECTIONS where it is not set. Before Blackwell Megatron stops with TP
  * or CP unless there is one queue; EP overlap wants many; null: left to the driver. */
-value setup_connections(const recipe *r);
+value setup_connections(const job *j);
 
 #endif

@@ -65,27 +65,24 @@ bool stage_part_has(const stage_part *p, const param *row, bool first)
 
 /* ---- buffers */
 
-int64_t optimizer_shards(const recipe *r, const layout *l, int which)
+int64_t optimizer_shards(const job *j, const layout *l, int which)
 {
-    if (!recipe_on(r, K_DIST_OPT)) return 1;
-    int64_t instances = recipe_int(r, K_OPT_INSTANCES);
+    if (!j->dist_opt) return 1;
+    int64_t instances = j->opt_instances;
     int64_t ranks = which ? l->edp : mul_sat(l->dp, l->cp);
     return instances > 1 && ranks / instances > 0 ? ranks / instances : ranks;
 }
 
-buffer empty_buffer(const recipe *r, const layout *l, int which)
+buffer empty_buffer(const job *j, const layout *l, int which)
 {
     buffer b = {.align = 1, .unit = 1};
-    if (recipe_on(r, K_DIST_OPT)) {
+    if (j->dist_opt) {
         b.align = WEIGHT_ALIGN;
-        b.unit = lcm64(optimizer_shards(r, l, which),
-                       recipe_on(r, K_BUCKET_PAD) ? BUSBW_ALIGN : BUCKET_ALIGN);
+        b.unit = lcm64(optimizer_shards(j, l, which), j->bucket_pad ? BUSBW_ALIGN : BUCKET_ALIGN);
     }
-    if (!recipe_on(r, K_GRAD_OVERLAP)) return b;
+    if (!j->grad_overlap) return b;
     int64_t ranks = mul_sat(l->dp, l->cp), size = mul_sat(ranks, BUCKET_PER_RANK);
-    b.bucket_size = recipe_given(r, K_BUCKET) ? recipe_int(r, K_BUCKET)
-                    : size > BUCKET_LEAST     ? size
-                                              : BUCKET_LEAST;
+    b.bucket_size = job_has(j, K_BUCKET) ? j->bucket : size > BUCKET_LEAST ? size : BUCKET_LEAST;
     if (b.bucket_size < 1) b.bucket_size = 1;
     return b;
 }

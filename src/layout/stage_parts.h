@@ -34,8 +34,8 @@ bool stage_part_has(const stage_part *p, const param *row, bool first);
 
 /* Over how many ranks the optimizer of dense (0) and expert (1) weights is sharded, and an empty
  * gradient buffer of each. */
-int64_t optimizer_shards(const recipe *r, const layout *l, int which);
-buffer empty_buffer(const recipe *r, const layout *l, int which);
+int64_t optimizer_shards(const job *j, const layout *l, int which);
+buffer empty_buffer(const job *j, const layout *l, int which);
 
 /* In which of the two buffers a weight lies. With EP 1 and ETP = TP experts are reduced over the
  * same ranks as the rest, and lie among it. */

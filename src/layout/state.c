@@ -193,7 +193,6 @@ static void count_shards(state_bytes *s, const walk *w, const state_mode *mode,
 
 void state_of_stage(state_bytes *out, const struct setup *s, int64_t pp_rank)
 {
-    const recipe *r = &s->r;
     const layout *l = &s->lay;
     const pipeline *p = &s->pipe;
     walk w;
@@ -201,11 +200,11 @@ void state_of_stage(state_bytes *out, const struct setup *s, int64_t pp_rank)
     int64_t shards[2];
     buffer empty[2];
     for (int i = 0; i < 2; i++) {
-        shards[i] = optimizer_shards(r, l, i);
-        empty[i] = empty_buffer(r, l, i);
+        shards[i] = optimizer_shards(&s->j, l, i);
+        empty[i] = empty_buffer(&s->j, l, i);
     }
     for (int64_t v = 0; v < p->vpp; v++) add_chunk(&w, &p->stages[v * p->pp + pp_rank], empty);
-    state_mode mode = state_mode_bare(r);
+    state_mode mode = state_mode_bare(&s->j);
     *out = (state_bytes){0};
     count_weights(out, &w, &mode);
     count_shapes(out, &w);

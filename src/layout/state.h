@@ -51,23 +51,23 @@ typedef struct state_mode {
     double moved;     /* of that: on the device while it is updated */
     const char *why;
 } state_mode;
-state_mode state_mode_of(const recipe *r);
-state_mode state_mode_bare(const recipe *r); /* without `why`: takes no memory, for loops */
+state_mode state_mode_of(const job *j, arena *a);
+state_mode state_mode_bare(const job *j); /* without `why`: takes no memory, for loops */
 
 /* How much of the optimizer is on the host: 0 to 1. */
-double state_on_host(const recipe *r);
+double state_on_host(const job *j);
 
 /* Do we update what is on the host? Megatron's program is priced, not run. */
-bool state_host_is_ours(const recipe *r);
+bool state_host_is_ours(const job *j);
 
 /* Does what is left on the GPU wait on the host between updates, and come back whole (Megatron's)?
  */
-bool state_waits_on_host(const recipe *r);
+bool state_waits_on_host(const job *j);
 
 /* The same in our own program: all of it lies on the host, and is moved to the device and back in
  * pieces, around the update of each. The device has places for as many as take turns: one is
  * brought, one is updated, one is taken back. */
-bool state_is_moved(const recipe *r);
+bool state_is_moved(const job *j);
 enum { MOVED_TURNS = 3 };
 int64_t moved_piece(int64_t owned); /* elements of a piece, of so many that a rank owns */
 

@@ -40,9 +40,9 @@ static status read_again(const writing *w, const json_t *root, value modules, re
     recipe_set(&out->r, K_MTP, modules, "config.json");
     status s = config_fill_json(&out->r, "config.json", NULL, root, err);
     if (s) return s;
-    model_derive(&out->r);
-    recipe_fill_defaults(&out->r);
-    return model_init(&out->m, &out->r, err);
+    job j;
+    model_resolve(&out->r, &j);
+    return model_init(&out->m, &j, out->r.a, err);
 }
 
 /* ---- drafts */
@@ -246,7 +246,9 @@ status model_write_config(const recipe *r, const config_source *from, config_mad
     w->r = r;
     w->from = from;
     w->err = err;
-    status s = model_init(&w->m, r, err);
+    job j;
+    job_of(&j, r);
+    status s = model_init(&w->m, &j, r->a, err);
     if (s) return s;
     open_source(w);
     s = write_one(w, out);

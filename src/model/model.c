@@ -124,55 +124,68 @@ status model_fill(recipe *r, error *err)
 /* ---- what knobs imply */
 
 /* Megatron-LM narrows a gated MLP whose width is not given, to whole multiples of 64. */
-static int64_t default_ffn(const recipe *r, const char **why)
+static int64_t default_ffn(const job *j, const char **why)
 {
-    int64_t hidden = recipe_int(r, K_HIDDEN);
-    bool narrow = recipe_is_lm(r) && recipe_on(r, K_GLU);
+    int64_t hidden = j->hidden;
+    bool narrow = job_is_lm(j) && j->glu;
     *why = narrow ? "unset: 8/3 x hidden_size in multiples of 64, as in Megatron-LM with a gate"
                   : "unset: 4 x hidden_size";
     int64_t wide = mul_sat(4, hidden);
     return narrow ? wide / 3 * 2 / 64 * 64 : wide;
 }
 
-static int64_t default_head_dim(const recipe *r)
+static int64_t default_head_dim(const job *j)
 {
-    int64_t hidden = recipe_int(r, K_HIDDEN), heads = recipe_int(r, K_HEADS);
+    int64_t hidden = j->hidden, heads = j->heads;
     return heads > 0 && hidden > 0 ? hidden / heads : 0;
 }
 
-void model_derive(recipe *r)
+void model_derive(resolving *d)
 {
+    const job *j = d->j;
     const char *why;
-    int64_t ffn = default_ffn(r, &why), head_dim = default_head_dim(r);
-    if (ffn > 0) recipe_fill(r, K_FFN, value_of_int(ffn), FROM_DERIVED, "%s", why);
-    if (recipe_given(r, K_HEADS))
-        recipe_fill(r, K_KV_HEADS, r->knob[K_HEADS].v, FROM_DERIVED,
-                    "unset: one for each query head");
+    int64_t ffn = default_ffn(j, &why), head_dim = default_head_dim(j);
+    if (ffn > 0) resolve_fill(d, K_FFN, value_of_int(ffn), FROM_DERIVED, "%s", why);
+    if (job_has(j, K_HEADS))
+        resolve_fill(d, K_KV_HEADS, value_of_int(j->heads), FROM_DERIVED,
+                     "unset: one for each query head");
     if (head_dim > 0)
-        recipe_fill(r, K_HEAD_DIM, value_of_int(head_dim), FROM_DERIVED,
-                    "unset: hidden_size / num_attention_heads");
-    if (recipe_given(r, K_EXPERTS) && recipe_given(r, K_FFN))
-        recipe_fill(r, K_MOE_FFN, r->knob[K_FFN].v, FROM_DERIVED, "unset: ffn_hidden_size");
-    if (recipe_is(r, K_TOKENIZER, "NullTokenizer") && recipe_int(r, K_VOCAB) > 0)
-        recipe_fill(r, K_EOD, value_of_int(recipe_int(r, K_VOCAB) - 1), FROM_DERIVED,
-                    "unset: the last id, as with Megatron's NullTokenizer");
-    if (recipe_given(r, K_SEQ))
-        recipe_fill(r, K_MAX_POSITIONS, r->knob[K_SEQ].v, FROM_DERIVED, "unset: seq_length");
+        resolve_fill(d, K_HEAD_DIM, value_of_int(head_dim), FROM_DERIVED,
+                     "unset: hidden_size / num_attention_heads");
+    if (job_has(j, K_EXPERTS) && job_has(j, K_FFN))
+        resolve_fill(d, K_MOE_FFN, value_of_int(j->ffn), FROM_DERIVED, "unset: ffn_hidden_size");
+    if (text_equal(j->tokenizer, "NullTokenizer") && j->vocab > 0)
+        resolve_fill(d, K_EOD, value_of_int(j->vocab - 1), FROM_DERIVED,
+                     "unset: the last id, as with Megatron's NullTokenizer");
+    if (job_has(j, K_SEQ))
+        resolve_fill(d, K_MAX_POSITIONS, value_of_int(j->seq), FROM_DERIVED, "unset: seq_length");
+}
+
+void model_resolve(recipe *r, job *j)
+{
+    resolving d = {r, j};
+    job_of(j, r);
+    model_derive(&d);
+    resolve_defaults(&d);
 }
 
 /* ---- the model */
 
-static int64_t size_of(const recipe *r, knob_id k, int64_t otherwise)
+static int64_t within(int64_t n)
 {
-    int64_t n = recipe_given(r, k) ? recipe_int(r, k) : otherwise;
     return n < 0 ? 0 : n > SIZE_MOST ? SIZE_MOST : n; /* I1 */
 }
 
-static status check_there(const recipe *r, error *err)
+static int64_t size_or(const job *j, knob_id k, int64_t size, int64_t otherwise)
+{
+    return within(job_has(j, k) ? size : otherwise);
+}
+
+static status check_there(const job *j, error *err)
 {
     static const knob_id needed[] = {K_LAYERS, K_HIDDEN, K_HEADS, K_VOCAB};
     for (size_t i = 0; i < sizeof needed / sizeof needed[0]; i++)
-        if (!recipe_given(r, needed[i]))
+        if (!job_has(j, needed[i]))
             return error_set(
                 err, ERR_INPUT,
                 "%s is not set; set it, or let %s=<preset, config.json or folder with one> "
@@ -181,70 +194,69 @@ static status check_there(const recipe *r, error *err)
     return OK;
 }
 
-static void init_sizes(model *m, const recipe *r)
+static void init_sizes(model *m, const job *j)
 {
     const char *why;
-    m->hidden = size_of(r, K_HIDDEN, 0);
-    m->ffn = size_of(r, K_FFN, default_ffn(r, &why)); /* I2 */
-    m->heads = size_of(r, K_HEADS, 0);
-    m->kv_heads = size_of(r, K_KV_HEADS, m->heads);
-    m->head_dim = size_of(r, K_HEAD_DIM, default_head_dim(r));
-    m->experts = size_of(r, K_EXPERTS, 0);
-    m->topk = size_of(r, K_TOPK, 0);
-    m->moe_ffn = size_of(r, K_MOE_FFN, m->ffn);
-    m->moe_latent = size_of(r, K_LATENT_MOE, 0);
-    m->shared_ffn = m->experts ? size_of(r, K_SHARED_FFN, 0) : 0;
-    m->q_lora = size_of(r, K_Q_LORA, 0);
-    m->kv_lora = size_of(r, K_KV_LORA, 0);
-    m->qk_dim = size_of(r, K_QK_DIM, 0);
-    m->qk_rope_dim = size_of(r, K_QK_ROPE_DIM, 0);
-    m->v_dim = size_of(r, K_V_DIM, 0);
-    m->gdn_conv = size_of(r, K_GDN_CONV, 0);
-    m->gdn_k_dim = size_of(r, K_GDN_K_DIM, 0);
-    m->gdn_v_dim = size_of(r, K_GDN_V_DIM, 0);
-    m->gdn_k_heads = size_of(r, K_GDN_K_HEADS, 0);
-    m->gdn_v_heads = size_of(r, K_GDN_V_HEADS, 0);
+    m->hidden = within(j->hidden);
+    m->ffn = size_or(j, K_FFN, j->ffn, default_ffn(j, &why)); /* I2 */
+    m->heads = within(j->heads);
+    m->kv_heads = size_or(j, K_KV_HEADS, j->kv_heads, m->heads);
+    m->head_dim = size_or(j, K_HEAD_DIM, j->head_dim, default_head_dim(j));
+    m->experts = within(j->experts);
+    m->topk = within(j->topk);
+    m->moe_ffn = size_or(j, K_MOE_FFN, j->moe_ffn, m->ffn);
+    m->moe_latent = within(j->latent_moe);
+    m->shared_ffn = m->experts ? within(j->shared_ffn) : 0;
+    m->q_lora = within(j->q_lora);
+    m->kv_lora = within(j->kv_lora);
+    m->qk_dim = within(j->qk_dim);
+    m->qk_rope_dim = within(j->qk_rope_dim);
+    m->v_dim = within(j->v_dim);
+    m->gdn_conv = within(j->gdn_conv);
+    m->gdn_k_dim = within(j->gdn_k_dim);
+    m->gdn_v_dim = within(j->gdn_v_dim);
+    m->gdn_k_heads = within(j->gdn_k_heads);
+    m->gdn_v_heads = within(j->gdn_v_heads);
 }
 
-static void init_switches(model *m, const recipe *r)
+static void init_switches(model *m, const job *j)
 {
-    m->tied = recipe_on(r, K_TIED);
-    m->glu = recipe_on(r, K_GLU);
-    m->linear_bias = recipe_on(r, K_LINEAR_BIAS);
-    m->attention_bias =
-        (m->linear_bias && !recipe_on(r, K_MLP_BIAS_ALONE)) || recipe_on(r, K_ATTN_BIAS);
-    m->qkv_bias = m->attention_bias || recipe_on(r, K_QKV_BIAS);
-    m->qk_norm = recipe_on(r, K_QK_NORM);
-    m->qk_norm_whole = m->qk_norm && recipe_on(r, K_QK_NORM_WHOLE);
-    m->output_gate = recipe_on(r, K_OUTPUT_GATE);
-    m->sinks = recipe_is(r, K_SOFTMAX, "learnable");
-    m->shared_gate = m->shared_ffn > 0 && recipe_on(r, K_SHARED_GATE);
-    m->expert_bias = recipe_on(r, K_EXPERT_BIAS);
-    m->norm_bias = recipe_is(r, K_NORM, "LayerNorm");
-    m->zero_centered = recipe_on(r, K_NORM_ZERO_CENTERED);
-    m->mla = recipe_on(r, K_MLA);
-    m->gdn = recipe_is(r, K_VARIANT, "gdn") || recipe_is(r, K_VARIANT, "gdn2");
+    m->tied = j->tied;
+    m->glu = j->glu;
+    m->linear_bias = j->linear_bias;
+    m->attention_bias = (m->linear_bias && !j->mlp_bias_alone) || j->attn_bias;
+    m->qkv_bias = m->attention_bias || j->qkv_bias;
+    m->qk_norm = j->qk_norm;
+    m->qk_norm_whole = m->qk_norm && j->qk_norm_whole;
+    m->output_gate = j->output_gate;
+    m->sinks = j->softmax == J_SOFTMAX_LEARNABLE;
+    m->shared_gate = m->shared_ffn > 0 && j->shared_gate;
+    m->expert_bias = j->expert_bias;
+    m->norm_bias = j->norm == J_NORM_LAYERNORM;
+    m->zero_centered = j->norm_zero_centered;
+    m->mla = j->mla;
+    m->gdn = j->variant == J_VARIANT_GDN || j->variant == J_VARIANT_GDN2;
 }
 
-static void init_vocabulary(model *m, const recipe *r)
+static void init_vocabulary(model *m, const job *j)
 {
-    int64_t tp = size_of(r, K_TP, 1), divisor = size_of(r, K_VOCAB_DIVISOR, 1);
+    int64_t tp = size_or(j, K_TP, j->tp, 1),
+            divisor = size_or(j, K_VOCAB_DIVISOR, j->vocab_divisor, 1);
     int64_t unit = mul_sat(tp > 0 ? tp : 1, divisor > 0 ? divisor : 1);
-    m->vocab = size_of(r, K_VOCAB, 0);
-    m->padded_vocab = recipe_on(r, K_VOCAB_PAD) ? round_up(m->vocab, unit) : m->vocab;
+    m->vocab = within(j->vocab);
+    m->padded_vocab = j->vocab_pad ? round_up(m->vocab, unit) : m->vocab;
     if (m->padded_vocab > SIZE_MOST) m->padded_vocab = SIZE_MOST; /* I1 */
-    bool learned = recipe_is(r, K_POSITION, "learned_absolute");
-    m->positions = learned ? size_of(r, K_MAX_POSITIONS, 0) : 0;
+    bool learned = j->position == J_POSITION_LEARNED_ABSOLUTE;
+    m->positions = learned ? within(j->max_positions) : 0;
 }
 
 /* A number is what the layer sees, itself included; [left, right] leaves the token itself out. */
-static int64_t window_of(const recipe *r)
+static int64_t window_of(const job *j)
 {
-    if (!recipe_given(r, K_WINDOW) || !recipe_count(r, K_WINDOW)) return 0;
-    value v = recipe_item(r, K_WINDOW, 0);
-    int64_t left = v.kind == V_INT ? v.whole : -1;
+    if (!j->window.n) return 0;
+    int64_t left = j->window.item[0];
     if (left < 0) return 0;
-    if (r->knob[K_WINDOW].v.kind != V_LIST) left--;
+    if (!j->window.listed) left--;
     return left >= SIZE_MOST ? SIZE_MOST : left + 1;
 }
 
@@ -254,9 +266,9 @@ static const char *dense_family(const model *m)
 }
 
 /* Whose files hold such weights; "gpt": nobody's that are read. */
-static const char *family_of(const model *m, const recipe *r)
+static const char *family_of(const model *m, const job *j)
 {
-    bool sigmoid = recipe_is(r, K_SCORE, "sigmoid");
+    bool sigmoid = j->score == J_SCORE_SIGMOID;
     bool plain = m->norm_bias && !m->glu && !m->experts && !m->positions;
     if (plain && !m->mla && !m->gdn && !m->qk_norm) return "starcoder2";
     if (m->norm_bias || m->positions || !m->glu) return "gpt";
@@ -270,76 +282,63 @@ static const char *family_of(const model *m, const recipe *r)
     return m->qk_norm ? "qwen3_moe" : "mixtral";
 }
 
-/* Three knobs say which layers have a property: "every n-th", or a list of 0 and 1. */
+/* Which layers have a property: "every n-th", or a list of 0 and 1. */
 typedef struct pattern {
     knob_id knob;
+    job_numbers said;
     layer_kind_bits bit;
-    bool (*has)(int64_t layer, int64_t n); /* n >= 1 */
+    bool but_nth; /* all but every n-th, counted from 1; else every n-th, counted from 0 */
+    bool if_null;
 } pattern;
 
-static bool each_nth(int64_t i, int64_t n)
+static status mark_layers(const pattern *p, const model *m, unsigned char *layer, error *err)
 {
-    return i % n == 0;
-}
-
-static bool all_but_nth(int64_t i, int64_t n)
-{
-    return (i + 1) % n != 0;
-}
-
-static const pattern moe_pattern = {K_MOE_FREQ, LAYER_MOE, each_nth};
-static const pattern linear_pattern = {K_LINEAR_FREQ, LAYER_LINEAR, all_but_nth};
-static const pattern window_pattern = {K_WINDOW_SKIP, LAYER_WINDOW, all_but_nth};
-
-static status mark_layers(const pattern *p, const model *m, const recipe *r, bool if_null,
-                          unsigned char *layer, error *err)
-{
-    value v = r->knob[p->knob].v;
-    bool list = v.kind == V_LIST;
-    if (list && v.list.n != m->n_layers)
+    const job_numbers *said = &p->said;
+    if (said->listed && said->n != m->n_layers)
         return error_set(err, ERR_INPUT,
                          "%s has %d entries, %s is %" PRId64 "; a list needs one entry a layer",
-                         knobs[p->knob].key, v.list.n, knobs[K_LAYERS].key, m->n_layers);
+                         knobs[p->knob].key, said->n, knobs[K_LAYERS].key, m->n_layers);
+    int64_t n = said->n ? said->item[0] : 0;
     for (int64_t i = 0; i < m->n_layers; i++) {
-        bool on = if_null;
-        if (list)
-            on = v.list.items[i].kind == V_INT && v.list.items[i].whole != 0;
-        else if (v.kind == V_INT)
-            on = v.whole < 1 || p->has(i, v.whole); /* below 1 is a rule's business */
+        bool nth = n < 1 || (p->but_nth ? (i + 1) % n != 0 : i % n == 0); /* below 1: a rule's */
+        bool on = said->listed ? said->item[i] != 0 : said->n ? nth : p->if_null;
         if (on) layer[i] |= (unsigned char)p->bit;
     }
     return OK;
 }
 
-static status init_layers(model *m, const recipe *r, error *err)
+static status init_layers(model *m, const job *j, arena *a, error *err)
 {
-    m->n_layers = layers_in_recipe(r);
-    m->n_mtp = size_of(r, K_MTP, 0);
+    m->n_layers = j->layers < 0 ? 0 : j->layers > MODEL_LAYERS_MAX ? MODEL_LAYERS_MAX : j->layers;
+    m->n_mtp = within(j->mtp);
     if (m->n_mtp > MODEL_MTP_MAX) m->n_mtp = MODEL_MTP_MAX;
-    m->mtp_repeated = recipe_on(r, K_MTP_REPEATED);
-    unsigned char *layer = ARENA_ARRAY(r->a, unsigned char, m->n_layers + m->n_mtp);
+    m->mtp_repeated = j->mtp_repeated;
+    const pattern moe = {K_MOE_FREQ, j->moe_freq, LAYER_MOE, false, true};
+    const pattern linear = {K_LINEAR_FREQ, j->linear_freq, LAYER_LINEAR, true, false};
+    const pattern window = {K_WINDOW_SKIP, j->window_skip, LAYER_WINDOW, true, true};
+    unsigned char *layer = ARENA_ARRAY(a, unsigned char, m->n_layers + m->n_mtp);
     status s = OK;
-    if (m->experts) s = mark_layers(&moe_pattern, m, r, true, layer, err);
-    if (!s && m->gdn) s = mark_layers(&linear_pattern, m, r, false, layer, err);
-    if (!s && m->window) s = mark_layers(&window_pattern, m, r, true, layer, err);
+    if (m->experts) s = mark_layers(&moe, m, layer, err);
+    if (!s && m->gdn) s = mark_layers(&linear, m, layer, err);
+    if (!s && m->window) s = mark_layers(&window, m, layer, err);
     for (int64_t i = 0; i < m->n_mtp; i++)
         layer[m->n_layers + i] = m->n_layers ? layer[m->n_layers - 1] : 0;
     m->layer = layer;
     return s;
 }
 
-status model_init(model *m, const recipe *r, error *err)
+status model_init(model *m, const job *j, arena *a, error *err)
 {
-    status s = check_there(r, err);
+    status s = check_there(j, err);
     if (s) return s;
-    model made = {.name = recipe_word(r, K_MODEL)};
+    model made = {.name = j->model};
     if (!made.name) made.name = "custom";
-    init_sizes(&made, r);
-    init_switches(&made, r);
-    init_vocabulary(&made, r);
-    made.window = window_of(r);
-    made.family = family_of(&made, r);
-    s = init_layers(&made, r, err);
+    init_sizes(&made, j);
+    init_switches(&made, j);
+    init_vocabulary(&made, j);
+    made.window = window_of(j);
+    made.family = family_of(&made, j);
+    s = init_layers(&made, j, a, err);
     if (!s) *m = made;
     return s;
 }

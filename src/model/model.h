@@ -5,7 +5,7 @@
 #ifndef MODEL_MODEL_H
 #define MODEL_MODEL_H
 
-#include "config/recipe.h"
+#include "config/job_of.h"
 
 typedef enum layer_kind_bits {
     LAYER_MOE = 1,    /* routed experts instead of a dense MLP */
@@ -80,12 +80,15 @@ status model_write_config(const recipe *r, const config_source *from, config_mad
 
 /* What the knobs of an architecture imply for one another: MLP widths, key/value heads, head size,
  * longest sequence. Whatever would need a division by zero stays open. */
-void model_derive(recipe *r);
+void model_derive(resolving *d);
 
-/* From resolved knobs; memory comes from the recipe's arena. Out-of-range sizes are rules' business
+/* That and defaults alone, of a recipe whose model alone is asked for; its job. */
+void model_resolve(recipe *r, job *j);
+
+/* From a resolved job; memory comes from `a`. Out-of-range sizes are rules' business
  * and do not fail here; what cannot be read (a moe_layer_freq list of the wrong length, no
  * num_layers at all) is ERR_INPUT. */
-status model_init(model *m, const recipe *r, error *err);
+status model_init(model *m, const job *j, arena *a, error *err);
 
 /* What two spellings of one architecture have in common, and no two published models: widths, heads
  * and experts of a layer. Layers and prediction modules are left out, so that a proxy with four

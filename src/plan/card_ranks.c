@@ -184,7 +184,7 @@ static void see_row(void *with, const param *row, int64_t layer, bool alone)
 static void walk_chunk(walk *w, const stage *st)
 {
     w->buckets = (bucket_walk){.ended = end_bucket, .with = w};
-    bucket_walk_begin(&w->buckets, &w->s->r, &w->s->lay);
+    bucket_walk_begin(&w->buckets, &w->s->j, &w->s->lay);
     stage_weights_walk(&(stage_weights){w->s, st, w->s->lay.pp, true, see_row, w});
     for (int i = 0; i < 2; i++) w->trained += bucket_walk_end(&w->buckets, i);
 }
@@ -200,9 +200,9 @@ static void find_buckets(ranks *r, rank_facts *out, const setup *s, const cost_m
     out->buckets = ARENA_ARRAY(r->scratch, bucket_time, rows);
     out->first_bucket = ARENA_ARRAY(r->a, int, s->pipe.vpp + 1);
     walk *w = &r->work->w;
-    *w = (walk){.s = s, .cost = cost, .a = r->scratch, .out = out, .types = number_types_of(&s->r)};
+    *w = (walk){.s = s, .cost = cost, .a = r->scratch, .out = out, .types = number_types_of(&s->j)};
     w->quant = quant_plan_of(&s->j);
-    for (int i = 0; i < 2; i++) w->shards[i] = optimizer_shards(&s->r, &s->lay, i);
+    for (int i = 0; i < 2; i++) w->shards[i] = optimizer_shards(&s->j, &s->lay, i);
     w->replicas[0] = group_width(s, GROUP_DP_CP) > 1;
     w->replicas[1] = group_width(s, GROUP_EDP) > 1;
     for (int64_t v = 0; v < s->pipe.vpp; v++) {

@@ -119,7 +119,7 @@ static status open_search(search *s, const recipe *given, arena *a, error *err)
     s->r = ranks_create(s->k, m, s->o->hw, &s->o->prices, a);
     s->megatron = fit_by_megatron(probe);
     s->packs = probe->j.pack_step && !s->megatron;
-    s->waits = state_waits_on_host(&probe->r);
+    s->waits = state_waits_on_host(&probe->j);
     for (int i = 0; i < m->n_precisions; i++) {
         const setup *base = choice_base(m, i, 1);
         s->least[i] = reported_frame_least(base ? &base->j : &probe->j);

@@ -15,17 +15,15 @@ int64_t search_micros(const search *s, const choice *c)
 
 static int64_t state_least(search *s, const choice *c, int offload)
 {
-    recipe *patched = &s->patched.r;
     const setup *base = choice_base(s->sp.m, c->precision, c->tp);
-    *patched = base->r;
-    s->of_patched.base = NULL; /* it is nobody's patch now */
+    job j = base->j;
     if (offload == OFFLOAD_MOVED)
-        patched->knob[K_OPT_STATES].v = value_of_bool(true);
+        job_put_flag(&j, K_OPT_STATES, true);
     else if (offload) {
-        patched->knob[K_OPT_OFFLOAD].v = value_of_bool(true);
-        patched->knob[K_OPT_OFFLOAD_FRACTION].v = value_of_float((double)offload / OFFLOAD_ALL);
+        job_put_flag(&j, K_OPT_OFFLOAD, true);
+        job_put_real(&j, K_OPT_OFFLOAD_FRACTION, (double)offload / OFFLOAD_ALL);
     }
-    state_mode mode = state_mode_bare(patched);
+    state_mode mode = state_mode_bare(&j);
     double word = mode.weight < mode.plain ? mode.weight : mode.plain, bytes = 0;
     if (s->waits) mode.optimizer = 0;
     const param_table *t = &base->params;

@@ -354,7 +354,7 @@ static void set_asked(destination to, const choice *c)
     const bool *pinned = to.m->pinned;
     if (to.j->system != J_SYSTEM_MEGATRON_LM) return;
     bool sharded = to.j->dist_opt;
-    bool reduced = layout_dp(to.r) > 1 || c->cp > 1 || layout_edp(to.r) > 1;
+    bool reduced = layout_dp(to.j) > 1 || c->cp > 1 || layout_edp(to.j) > 1;
     bool gathers = sharded && reduced && (!pinned[K_GRAD_OVERLAP] || to.j->grad_overlap);
     if (!pinned[K_SP]) set_flag(to, K_SP, c->tp > 1);
     if (!pinned[K_GRAD_OVERLAP]) set_flag(to, K_GRAD_OVERLAP, sharded && reduced);
@@ -516,7 +516,7 @@ static void patch_derived(destination to, const choice *c)
     recipe *r = to.r;
     job *j = to.j;
     bool sharded = j->dist_opt;
-    bool reduced = layout_dp(r) > 1 || c->cp > 1 || layout_edp(r) > 1;
+    bool reduced = layout_dp(j) > 1 || c->cp > 1 || layout_edp(j) > 1;
     derive_flag(to, K_SP, c->tp > 1);
     derive_flag(to, K_GRAD_OVERLAP, sharded && reduced);
     derive_flag(to, K_PARAM_OVERLAP, sharded && reduced && j->grad_overlap);
@@ -525,7 +525,7 @@ static void patch_derived(destination to, const choice *c)
     if (!set_routing(to, c) || !loads_forced(r)) derive_real(to, K_BUFFER_FACTOR, loads_room(r));
     set_rank_capacity(to, c);
     if (is_open(to, K_CONNECTIONS)) {
-        r->knob[K_CONNECTIONS].v = setup_connections(r);
+        r->knob[K_CONNECTIONS].v = setup_connections(j);
         job_take(j, r, K_CONNECTIONS);
         see(to, K_CONNECTIONS);
     }
@@ -548,8 +548,8 @@ static bool patch(setup *out, uint64_t *written, choice_maker *m, const choice *
     set_experts(to, c);
     set_memory(to, c);
     patch_derived(to, c);
-    out->possible = layout_possible(r);
-    if (out->possible) layout_init(&out->lay, r);
+    out->possible = layout_possible(&out->j);
+    if (out->possible) layout_init(&out->lay, &out->j);
     if (split) out->pipe = split->pipe;
     return out->possible;
 }

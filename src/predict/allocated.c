@@ -166,7 +166,7 @@ static int64_t largest_slice(const setup *s, const state_bytes *b)
     int64_t n[2] = {0, 0}, most = 0;
     for (int c = 0; c < 3; c++) n[buffer_of(&s->lay, (param_class)c)] += b->elements[c];
     for (int i = 0; i < 2; i++) {
-        int64_t slice = n[i] / optimizer_shards(&s->r, &s->lay, i);
+        int64_t slice = n[i] / optimizer_shards(&s->j, &s->lay, i);
         if (slice > most) most = slice;
     }
     return most;
@@ -212,7 +212,7 @@ void allocated_state_of(allocated_state *out, const setup *s, int64_t pp_rank,
     if (s->pipe.pp > 1) part[ALLOCATED_PIPELINE] = mul_sat(hidden, z.posts_early ? 2 : 1);
     if (copies_gradients(s, &z.types)) out->step = mul_sat(p->owned, 4); /* I1 */
     out->step = add_sat(out->step, mul_sat(largest_slice(s, state), moment_copies(&z.types)));
-    if (!state_waits_on_host(&s->r)) return;
+    if (!state_waits_on_host(&s->j)) return;
     out->waited = part[ALLOCATED_OPTIMIZER];
     out->step = add_sat(out->step, out->waited);
     part[ALLOCATED_OPTIMIZER] = 0;
@@ -220,7 +220,7 @@ void allocated_state_of(allocated_state *out, const setup *s, int64_t pp_rank,
 
 int64_t allocated_state_least(const setup *s, int64_t pp_rank, const state_bytes *state)
 {
-    number_types t = number_types_of(&s->r);
+    number_types t = number_types_of(&s->j);
     int64_t bytes = dummies(s, &t, has_head(s, pp_rank), state);
     return add_sat(add_sat(copies(s, state), workspaces(s)), bytes);
 }

@@ -170,8 +170,10 @@ static setup *changed(violations *found, const changing *w, const change *c)
     error err = {{0}};
     *r = *w->given;
     r->a = w->a;
-    if (moves_stages(c)) r->knob[K_PP_LAYOUT].from = FROM_NOTHING;
-    if (!apply(r, c) || setup_init(s, r, w->a, &err)) return NULL;
+    bool moves = moves_stages(c), strung = moves && recipe_open_layout(r);
+    if (!apply(r, c)) return NULL;
+    if (strung) recipe_keep_stages(r, w->before->pipe.pp * w->before->pipe.vpp);
+    if (setup_init(s, r, w->a, &err)) return NULL;
     if (!s->possible || s->pipe.why_not || !differs(w, s)) return NULL;
     if (s->lay.world != w->before->lay.world) return NULL;
     rules_check(found, s, false, w->a);

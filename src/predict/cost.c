@@ -310,7 +310,7 @@ static double host_copy(const cost_model *c, const segment *seg, const op *o)
 /* Elements of an operation of the update: where state is moved, one piece has some of them. */
 static double updated_of(const cost_model *c, const op *o)
 {
-    bool piece = o->kind == OP_ADAMW && state_is_moved(&c->s->r);
+    bool piece = o->kind == OP_ADAMW && state_is_moved(&c->s->j);
     return (double)o->dim[piece ? DIM_ADAMW_COUNT : DIM_ADAMW_N];
 }
 

@@ -44,7 +44,7 @@ static void init_numbers(cost_model *c)
 static void init_gathers(cost_model *c)
 {
     const job *j = &c->s->j;
-    state_mode mode = state_mode_bare(&c->s->r);
+    state_mode mode = state_mode_bare(&c->s->j);
     bool narrow = job_has(j, K_FP8) && j->fp8_params;
     c->gathered_bytes = narrow && c->scaling != SCALING_MXFP8 ? 1 : mode.plain;
 }
@@ -240,9 +240,9 @@ static update_copies moved(const cost_model *c, double elements, const state_mod
 
 update_copies cost_update_copies(const cost_model *c, const program *p)
 {
-    state_mode mode = state_mode_bare(&c->s->r);
-    double owned = (double)p->weights.owned, part = state_on_host(&c->s->r);
-    bool ours = state_host_is_ours(&c->s->r) && !job_on_cpu(&c->s->j);
+    state_mode mode = state_mode_bare(&c->s->j);
+    double owned = (double)p->weights.owned, part = state_on_host(&c->s->j);
+    bool ours = state_host_is_ours(&c->s->j) && !job_on_cpu(&c->s->j);
     if (!mode.types.moments || !ours) return (update_copies){0, 0, 0};
     if (mode.moved > 0) return moved(c, owned, &mode);
     return part > 0 ? offloaded(c, owned * part, &mode) : (update_copies){0, 0, 0};
@@ -251,14 +251,14 @@ update_copies cost_update_copies(const cost_model *c, const program *p)
 /* State that waits on the host is fetched before the update and sent back behind it. */
 static double fetched(const cost_model *c, double elements, const state_mode *mode)
 {
-    if (!state_waits_on_host(&c->s->r)) return 0;
+    if (!state_waits_on_host(&c->s->j)) return 0;
     return 2 * elements * mode->optimizer / c->hw->host_bandwidth;
 }
 
 double cost_update_bytes(const cost_model *c, op_kind k, double elements)
 {
-    state_mode mode = state_mode_bare(&c->s->r);
-    double here = elements * (1 - state_on_host(&c->s->r));
+    state_mode mode = state_mode_bare(&c->s->j);
+    double here = elements * (1 - state_on_host(&c->s->j));
     switch (k) {
     case OP_SQUARES:
         return here * mode.gradient;
@@ -279,7 +279,7 @@ static double update_by_elements(const cost_model *c, const program *p)
     double owned = (double)p->weights.owned, trained = (double)p->weights.trained, seconds = 0;
     static const op_kind kinds[] = {OP_ZERO, OP_CAST, OP_SQUARES, OP_ADAMW};
     for (int i = 0; i < 4; i++) {
-        if (kinds[i] == OP_ADAMW && !state_mode_bare(&c->s->r).types.moments) continue;
+        if (kinds[i] == OP_ADAMW && !state_mode_bare(&c->s->j).types.moments) continue;
         double bytes = cost_update_bytes(c, kinds[i], i < 2 ? trained : owned);
         seconds += bytes > 0 ? cost_memory_of(c, kinds[i], bytes) : 0;
     }
@@ -309,9 +309,9 @@ static double update_of(const cost_model *c, const program *p)
 /* One pass: where kernels begin and end inside it does not show. */
 double cost_of_optimizer(const cost_model *c, const program *p)
 {
-    state_mode mode = state_mode_bare(&c->s->r);
+    state_mode mode = state_mode_bare(&c->s->j);
     double owned = (double)p->weights.owned, trained = (double)p->weights.trained;
-    double part = mode.types.moments ? state_on_host(&c->s->r) : 0;
+    double part = mode.types.moments ? state_on_host(&c->s->j) : 0;
     double bytes = cost_update_bytes(c, OP_ZERO, trained) + cost_update_bytes(c, OP_CAST, trained);
     if (mode.types.moments)
         bytes += cost_update_bytes(c, OP_SQUARES, owned) + cost_update_bytes(c, OP_ADAMW, owned);

@@ -26,7 +26,7 @@ static int64_t state_of_host(const setup *s, int64_t rank)
     state_bytes b;
     if (job_on_cpu(&s->j)) return 0;
     state_of_stage(&b, s, rank_coordinates(&s->lay, rank).pp);
-    return b.host + (state_waits_on_host(&s->r) ? state_optimizer(&b) : 0);
+    return b.host + (state_waits_on_host(&s->j) ? state_optimizer(&b) : 0);
 }
 
 void fit_see(fit *out, const setup *s, const program_size *p)

@@ -28,7 +28,7 @@ double cost_of_muon(const cost_model *c, const state_bytes *s)
     for (int i = 0; i < 2; i++) {
         const orthogonal *t = &s->turns[i];
         if (!(t->flops > 0)) continue;
-        double share = t->flops / (double)optimizer_shards(&c->s->r, &c->s->lay, i);
+        double share = t->flops / (double)optimizer_shards(&c->s->j, &c->s->lay, i);
         double rate = rate_at(c, t->side);
         if (rate > 0) seconds += ITERATIONS * fmax(share, t->largest) / rate; /* I2 */
     }

@@ -16,7 +16,6 @@
 
 #include <string.h>
 
-#include "layout/cluster.h"
 #include "rules/call.h"
 #include "rules/words.h"
 
@@ -108,7 +107,7 @@ static bool apply(fix_search *q, const fix_set *set, recipe *r, arena *a)
     error err;
     for (int i = 0; i < set->n; i++)
         if (recipe_override(r, set->assignment[i], "repair", &err)) return false;
-    cluster_follow_world(r, q->given);
+    recipe_follow_world(r, q->given);
     return !refill || !model_fill(r, &err);
 }
 

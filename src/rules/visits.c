@@ -278,8 +278,11 @@ static bool split_with(recipe *r, const alternative *x)
         if (recipe_override(r, x->list[i], "repair", &err)) return false;
     if (r->knob[K_VPP].v.kind == V_NULL) r->knob[K_VPP].from = FROM_NOTHING;
     if (r->knob[K_PP_LAYOUT].v.kind == V_NULL) r->knob[K_PP_LAYOUT].from = FROM_NOTHING;
+    job j;
     pipeline p;
-    return !pipeline_derive(r, &err) && !pipeline_init(&p, r, &err) && !p.why_not;
+    job_of(&j, r);
+    return !pipeline_derive(&(resolving){r, &j}, &err) && !pipeline_init(&p, &j, r->a, &err) &&
+           !p.why_not;
 }
 
 /* Does the pipeline split with these settings? */

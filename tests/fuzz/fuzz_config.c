@@ -100,10 +100,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     if (fuzz_accepted(s, &err)) {
         fuzz_settings(r);
         recipe_derive(r);
-        model_derive(r);
-        recipe_fill_defaults(r);
+        job j;
+        model_resolve(r, &j);
         model m = {0};
-        if (fuzz_accepted(model_init(&m, r, &err), &err)) {
+        if (fuzz_accepted(model_init(&m, &j, a, &err), &err)) {
             must_be_printable(&m, a);
             must_be_written(r, arena_copy(a, (const char *)data, n));
         }

@@ -51,7 +51,9 @@ static void must_be_a_string(arena *a, const pipeline *p, const recipe *given) /
     recipe_set(r, K_ACCOUNT_LOSS, value_of_bool(false), "fuzz");
     pipeline again = {0};
     error err = {0};
-    MUST(pipeline_init(&again, r, &err) == OK);
+    job j;
+    job_of(&j, r);
+    MUST(pipeline_init(&again, &j, a, &err) == OK);
     MUST(!again.why_not && again.pp == p->pp && again.vpp == p->vpp);
     for (int64_t i = 0; i < p->pp * p->vpp; i++) {
         const stage *x = &p->stages[i], *y = &again.stages[i];
@@ -75,10 +77,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     if (data[1] & 1) recipe_set(r, K_MTP, value_of_int(1), "fuzz");
     if (!(data[1] & 2)) recipe_set(r, K_PP_LAYOUT, value_of_text(text), "fuzz");
     error err = {0};
-    if (fuzz_accepted(pipeline_derive(r, &err), &err)) {
-        recipe_fill_defaults(r);
+    job j;
+    resolving d = {r, &j};
+    job_of(&j, r);
+    if (fuzz_accepted(pipeline_derive(&d, &err), &err)) {
+        resolve_defaults(&d);
         pipeline p = {0};
-        if (fuzz_accepted(pipeline_init(&p, r, &err), &err) && !p.why_not) {
+        if (fuzz_accepted(pipeline_init(&p, &j, a, &err), &err) && !p.why_not) {
             must_hold_all(&p, r);
             must_be_a_string(a, &p, r);
         }

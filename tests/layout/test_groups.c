@@ -11,6 +11,7 @@
 
 #include "base/json.h"
 #include "base/maths.h"
+#include "config/job_of.h"
 #include "layout/layout.h"
 
 enum { RANKS_MAX = 4096 };
@@ -40,8 +41,10 @@ static bool lay_out(layout *l, sizes z)
     arena *a = arena_create();
     recipe r;
     knobs_of(&r, a, z);
-    bool possible = layout_possible(&r);
-    if (possible) layout_init(l, &r);
+    job j;
+    job_of(&j, &r);
+    bool possible = layout_possible(&j);
+    if (possible) layout_init(l, &j);
     arena_destroy(a);
     return possible;
 }

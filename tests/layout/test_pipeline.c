@@ -54,13 +54,28 @@ static recipe recipe_of(const char *overrides)
 #define WITH_L " model.account_for_loss_in_pipeline_split="
 #define EACH   " moefold.num_layers_per_virtual_pipeline_stage="
 
+static status derive(recipe *r)
+{
+    job j;
+    error err = {""};
+    job_of(&j, r);
+    return pipeline_derive(&(resolving){r, &j}, &err);
+}
+
+static status init(pipeline *p, recipe *r)
+{
+    job j;
+    error err = {""};
+    recipe_fill_defaults(r);
+    job_of(&j, r);
+    return pipeline_init(p, &j, r->a, &err);
+}
+
 static pipeline resolve(recipe *r)
 {
     pipeline p;
-    error err = {""};
-    assert_int_equal(pipeline_derive(r, &err), OK);
-    recipe_fill_defaults(r);
-    assert_int_equal(pipeline_init(&p, r, &err), OK);
+    assert_int_equal(derive(r), OK);
+    assert_int_equal(init(&p, r), OK);
     return p;
 }
 
@@ -216,10 +231,9 @@ static void broken_strings_name_the_column(void **state)
     }
     recipe r = recipe_of(LAYERS "2" PP "2");
     recipe_set(&r, K_PP_LAYOUT, value_of_text("Et|(tL"), "test");
-    error err = {""};
     pipeline p;
-    assert_int_equal(pipeline_derive(&r, &err), ERR_INPUT);
-    assert_int_equal(pipeline_init(&p, &r, &err), ERR_INPUT);
+    assert_int_equal(derive(&r), ERR_INPUT);
+    assert_int_equal(init(&p, &r), ERR_INPUT);
 }
 
 /* ---- splits */
@@ -268,11 +282,9 @@ static void refused(const char *overrides, const char *part)
 {
     recipe r = recipe_of(overrides);
     pipeline p;
-    error err = {""};
     recipe_set_system(&r, MEGATRON_LM, "test"); /* which derives no other split */
-    assert_int_equal(pipeline_derive(&r, &err), OK);
-    recipe_fill_defaults(&r);
-    assert_int_equal(pipeline_init(&p, &r, &err), OK);
+    assert_int_equal(derive(&r), OK);
+    assert_int_equal(init(&p, &r), OK);
     if (!p.why_not || !strstr(p.why_not, part))
         print_message("%s: %s\n", overrides, p.why_not ? p.why_not : "not refused");
     assert_non_null(p.why_not);
@@ -378,23 +390,21 @@ static void what_does_not_divide_is_split_and_said(void **state)
 static void what_was_said_is_kept(void **state)
 {
     (void)state;
-    error err = {""};
     pipeline p;
     static const char *const said[] = {LAYERS "61" PP "8" FIRST "3",
                                        LAYERS "61" PP "8" WITH_L "true",
                                        LAYERS "61" PP "8" EACH "2"};
     for (int i = 0; i < 3; i++) {
         recipe r = recipe_of(said[i]);
-        assert_int_equal(pipeline_derive(&r, &err), OK);
+        assert_int_equal(derive(&r), OK);
         assert_int_equal(r.knob[K_PP_LAYOUT].from, FROM_NOTHING);
         assert_int_equal(r.knob[K_ACCOUNT_EMBEDDING].from, FROM_NOTHING);
-        recipe_fill_defaults(&r);
-        assert_int_equal(pipeline_init(&p, &r, &err), OK);
+        assert_int_equal(init(&p, &r), OK);
         assert_non_null(p.why_not);
     }
     recipe lm = recipe_of(LAYERS "61" PP "8");
     recipe_set_system(&lm, MEGATRON_LM, "test");
-    assert_int_equal(pipeline_derive(&lm, &err), OK);
+    assert_int_equal(derive(&lm), OK);
     assert_int_equal(lm.knob[K_PP_LAYOUT].from, FROM_NOTHING);
 }
 

@@ -133,7 +133,7 @@ static void modes_have_their_bytes(void **state)
     for (size_t i = 0; i < sizeof modes / sizeof modes[0]; i++) {
         const mode_case *c = &modes[i];
         setup s = setup_of(arena_text(scratch, SMALL "%s", c->overrides));
-        state_mode m = state_mode_of(&s.r);
+        state_mode m = state_mode_of(&s.j, s.r.a);
         assert_true(m.weight == c->weight && m.plain == c->weight && m.gradient == c->gradient);
         assert_true(m.optimizer == c->optimizer && m.host == c->host);
         assert_true(strlen(m.why) > 10);
@@ -166,11 +166,11 @@ static void narrow_weights_have_scales(void **state)
     setup fp8 = setup_of(SMALL PREC "fp8_cs");
     setup mxfp8 = setup_of(SMALL PREC "mxfp8");
     setup nvfp4 = setup_of(SMALL PREC "nvfp4");
-    assert_true(state_mode_of(&fp8.r).weight == 2);
-    assert_true(state_mode_of(&mxfp8.r).weight == 2.0625);
-    assert_true(state_mode_of(&nvfp4.r).weight == 1.125);
-    assert_true(state_mode_of(&nvfp4.r).plain == 2);
-    assert_non_null(strstr(state_mode_of(&mxfp8.r).why, "approximate"));
+    assert_true(state_mode_of(&fp8.j, fp8.r.a).weight == 2);
+    assert_true(state_mode_of(&mxfp8.j, mxfp8.r.a).weight == 2.0625);
+    assert_true(state_mode_of(&nvfp4.j, nvfp4.r.a).weight == 1.125);
+    assert_true(state_mode_of(&nvfp4.j, nvfp4.r.a).plain == 2);
+    assert_non_null(strstr(state_mode_of(&mxfp8.j, mxfp8.r.a).why, "approximate"));
     state_bytes a = bytes_of_rank(&fp8, 0), b = bytes_of_rank(&mxfp8, 0);
     state_bytes c = bytes_of_rank(&nvfp4, 0);
     assert_int_equal(a.weights[PARAM_EXPERT], 2 * a.elements[PARAM_EXPERT]);

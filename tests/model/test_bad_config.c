@@ -316,9 +316,9 @@ static void no_value_of_any_field_crashes(void **state)
                 char *text = json_dumps(root, 0);
                 recipe_init(&r, a, "test");
                 if (!model_parse_config(&r, "config.json", text, strlen(text), &err)) {
-                    model_derive(&r);
-                    recipe_fill_defaults(&r);
-                    assert_int_equal(model_init(&m, &r, &err), OK);
+                    job j;
+                    model_resolve(&r, &j);
+                    assert_int_equal(model_init(&m, &j, a, &err), OK);
                     param_table_init(&t, &m, a);
                     assert_true(param_count(&t, &m).total > 0);
                     assert_true(model_flops_per_token(&m, 64) > 0);

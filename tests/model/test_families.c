@@ -170,8 +170,8 @@ static void parse(made *x, const char *text)
     const char *config = with_quotes(x->a, text);
     if (model_parse_config(&x->r, "config.json", config, strlen(config), &x->err))
         fail_msg("%s", x->err.text);
-    model_derive(&x->r);
-    recipe_fill_defaults(&x->r);
+    job j;
+    model_resolve(&x->r, &j);
 }
 
 static void presets_are_the_public_files(void **state)

@@ -191,7 +191,8 @@ static void megatron_lm_narrows_a_gated_mlp(void **state)
     recipe_init(&x.r, x.a, "test");
     recipe_set_system(&x.r, MEGATRON_LM, "test");
     made_override(&x, "model.hidden_size=4096 model.gated_linear_unit=true");
-    model_derive(&x.r);
+    job j;
+    model_resolve(&x.r, &j);
     assert_int_equal(recipe_int(&x.r, K_FFN), 10880);
     made_release(&x);
 }
@@ -289,9 +290,9 @@ static void all_sizes_at_once_break_no_model(void **state)
         for (int k = 0; k < K_COUNT; k++)
             if (knobs[k].kind == INT && knobs[k].form != LIST)
                 made_override(&x, arena_text(x.a, "%s=%s", knobs[k].key, sizes[i]));
-        model_derive(&x.r);
-        recipe_fill_defaults(&x.r);
-        assert_int_equal(model_init(&x.m, &x.r, &x.err), OK);
+        job j;
+        model_resolve(&x.r, &j);
+        assert_int_equal(model_init(&x.m, &j, x.a, &x.err), OK);
         param_table_init(&x.t, &x.m, x.a);
         use_everything(&x);
         made_release(&x);

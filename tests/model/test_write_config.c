@@ -157,9 +157,9 @@ static void read_back(made *y, const char *text, int64_t modules)
     recipe_set(&y->r, K_MTP, value_of_int(modules), "test");
     if (model_parse_config(&y->r, "config.json", text, strlen(text), &y->err))
         fail_msg("%s in\n%s", y->err.text, text);
-    model_derive(&y->r);
-    recipe_fill_defaults(&y->r);
-    if (model_init(&y->m, &y->r, &y->err)) fail_msg("%s in\n%s", y->err.text, text);
+    job j;
+    model_resolve(&y->r, &j);
+    if (model_init(&y->m, &j, y->a, &y->err)) fail_msg("%s in\n%s", y->err.text, text);
     param_table_init(&y->t, &y->m, y->a);
 }
 
@@ -346,9 +346,9 @@ static int is_kept(const char *name, const char *text)
     json_decref(root);
     bool read = !model_parse_config(&x.r, "config.json", text, strlen(text), &err);
     if (read) {
-        model_derive(&x.r);
-        recipe_fill_defaults(&x.r);
-        read = !model_init(&x.m, &x.r, &err);
+        job j;
+        model_resolve(&x.r, &j);
+        read = !model_init(&x.m, &j, x.a, &err);
     }
     if (read) {
         if (!write_of(&x, text, &c)) {

@@ -56,9 +56,9 @@ static inline status made_init(made *x, const char *name, const char *overrides)
     made_override(x, overrides);
     status s = model_fill(&x->r, &x->err);
     if (s) return s;
-    model_derive(&x->r);
-    recipe_fill_defaults(&x->r);
-    s = model_init(&x->m, &x->r, &x->err);
+    job j;
+    model_resolve(&x->r, &j);
+    s = model_init(&x->m, &j, x->a, &x->err);
     if (!s) param_table_init(&x->t, &x->m, x->a);
     return s;
 }

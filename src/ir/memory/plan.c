@@ -136,9 +136,9 @@ static void plan_kept(program *p)
 {
     const number_types *t = &p->types;
     kept_state *k = &p->kept;
-    bool kept = t->moments && state_host_is_ours(&p->s->r);
+    bool kept = t->moments && state_host_is_ours(&p->s->j);
     *k = (kept_state){.n = kept ? p->weights.owned - p->updated : 0,
-                      .moved = state_is_moved(&p->s->r)};
+                      .moved = state_is_moved(&p->s->j)};
     if (!k->n) return;
     k->first = t->masters ? round_up(dtype_bytes(t->master, k->n), PLAN_ALIGN) : 0;
     k->second = k->first + round_up(dtype_bytes(t->first, k->n), PLAN_ALIGN);
@@ -153,8 +153,8 @@ void plan_state(program *p)
     const setup *s = p->s;
     const number_types *t = &p->types;
     int64_t moments = t->moments ? p->weights.owned : 0;
-    double on_host = job_on_cpu(&s->j) ? 0 : state_on_host(&s->r);
-    if (state_is_moved(&s->r)) moments = 0;
+    double on_host = job_on_cpu(&s->j) ? 0 : state_on_host(&s->j);
+    if (state_is_moved(&s->j)) moments = 0;
     if (on_host > 0) /* whole vectors of kernels */
         moments = (int64_t)((double)moments * (1 - on_host)) / PLAN_ALIGN * PLAN_ALIGN;
     p->updated = moments;

@@ -14,7 +14,7 @@ bool rank_answers(const setup *s, const rank_at *at, const weight *w)
     bool expert = w->row->kind == PARAM_EXPERT;
     int which = buffer_of(l, w->row->kind);
     int64_t place = expert ? at->edp : at->dp * l->cp + at->cp;
-    int64_t shards = w->bucket < 0 ? 1 : optimizer_shards(&s->r, l, which);
+    int64_t shards = w->bucket < 0 ? 1 : optimizer_shards(&s->j, l, which);
     if (w->copy || place >= shards) return false; /* I1 */
     return w->row->cut != CUT_NONE || (expert ? at->etp : at->tp) == 0;
 }
