@@ -9,6 +9,8 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "config/edit.h"
+#include "config/job_of.h"
 #include "config/target.h"
 #include "plan/against.h"
 
@@ -49,11 +51,14 @@ static void put(autofit_run *m, autofit_set *s, const char *assignment)
     if (i == s->n) s->list[++s->n] = NULL;
 }
 
-/* Words between spaces. */
-static void put_words(autofit_run *m, autofit_set *s, const char *words)
+static void put_edits(autofit_run *m, autofit_set *s, edits e)
 {
-    char *copy = arena_copy(m->a, words, strlen(words)), *rest = NULL;
-    for (char *w = strtok_r(copy, " ", &rest); w; w = strtok_r(NULL, " ", &rest)) put(m, s, w);
+    for (size_t i = 0; i < e.n; i++) put(m, s, edits_text((edits){&e.list[i], 1}, m->a));
+}
+
+static void put_int(autofit_run *m, autofit_set *s, knob_id k, int64_t n)
+{
+    put_edits(m, s, (edits){&(edit){k, EDIT_INT, {.whole = n}}, 1});
 }
 
 static autofit_set without(const autofit_set *s, int at)
@@ -128,83 +133,85 @@ static bool take(autofit_run *m, const autofit_set *set, autofit_set *out)
 
 /* ---- recompute */
 
-#define NO_FULL " model.recompute_method=null model.recompute_num_layers=null"
-#define FULL                                                                                       \
-    "model.recompute_granularity=full model.recompute_method=uniform "                             \
-    "model.recompute_num_layers=1 model.recompute_modules=null"
+static const edits full = EDITS(SET_WORD(RECOMPUTE, FULL), SET_WORD(RECOMPUTE_METHOD, UNIFORM),
+                                SET_INT(RECOMPUTE_LAYERS, 1), SET_NULL(RECOMPUTE_MODULES));
 
-static const char *module_words(autofit_run *m, const char *const *modules, int n)
+/* Modules that are made again: J_RECOMPUTE_MODULES_..., in the order of the recipe. */
+enum { MODULES_MAX = 24 };
+typedef struct module_list {
+    signed char word[MODULES_MAX];
+    int n; /* -1: whole layers */
+} module_list;
+
+static void put_modules(autofit_run *m, autofit_set *s, const module_list *x)
 {
-    textbuf t = text_init(m->a);
-    text_add(&t, "model.recompute_granularity=selective model.recompute_modules=[");
-    for (int i = 0; i < n; i++) text_add(&t, "%s%s", i ? "," : "", modules[i]);
-    text_add(&t, "]" NO_FULL);
-    return t.s;
+    const edit list[] = {
+        SET_WORD(RECOMPUTE, SELECTIVE),
+        {K_RECOMPUTE_MODULES, EDIT_WORDS, {.words = {x->word, (size_t)x->n}}},
+        SET_NULL(RECOMPUTE_METHOD),
+        SET_NULL(RECOMPUTE_LAYERS),
+    };
+    put_edits(m, s, (edits){list, sizeof list / sizeof list[0]});
 }
 
-static bool has(const char *const *list, int n, const char *word)
+static bool has(const module_list *x, int word)
 {
-    for (int i = 0; i < n; i++)
-        if (text_equal(list[i], word)) return true;
-    return false;
+    return x->n > 0 && memchr(x->word, word, (size_t)x->n);
 }
 
-/* The modules that the recipe makes again; -1: whole layers. */
-static int modules_of(const autofit_run *m, const autofit_set *set, const char **out, int room)
+static module_list modules_of(const autofit_run *m, const autofit_set *set)
 {
     arena *a = arena_create();
     setup *s = ARENA_NEW(a, setup);
-    int n = 0;
+    module_list x = {.n = 0};
     if (resolve(m, set, s, a)) {
-        if (s->j.recompute == J_RECOMPUTE_FULL) n = -1;
+        if (s->j.recompute == J_RECOMPUTE_FULL) x.n = -1;
         bool some = s->j.recompute == J_RECOMPUTE_SELECTIVE;
-        for (int i = 0; some && i < s->j.recompute_modules.n && n < room; i++) {
-            const char *w = recipe_item(&s->r, K_RECOMPUTE_MODULES, i).text;
-            out[n++] = arena_copy(m->a, w, strlen(w));
-        }
+        for (int i = 0; some && i < s->j.recompute_modules.n && x.n < MODULES_MAX - 8; i++)
+            x.word[x.n++] = s->j.recompute_modules.item[i];
     }
     arena_destroy(a);
-    return n;
+    return x;
 }
 
-static void leave_out(const char **list, int *n, const char *word)
+static void leave_out(module_list *x, int word)
 {
     int kept = 0;
-    for (int i = 0; i < *n; i++)
-        if (!text_equal(list[i], word)) list[kept++] = list[i];
-    *n = kept;
+    for (int i = 0; i < x->n; i++)
+        if (x->word[i] != word) x->word[kept++] = x->word[i];
+    x->n = kept;
 }
 
 /* One module more a rung, the cheapest for its bytes first. `rung` is left at the highest legal
  * one. */
 static bool climb(autofit_run *m, const autofit_set *base, autofit_set *rung)
 {
-    static const char *const order[] = {"layernorm",      "moe_act", "mla_up_proj", "gdn_norm_out",
-                                        "shared_experts", "mlp",     "moe"};
-    enum { ROOM = 24 };
-    const char *have[ROOM];
+    static const signed char order[] = {J_RECOMPUTE_MODULES_LAYERNORM,
+                                        J_RECOMPUTE_MODULES_MOE_ACT,
+                                        J_RECOMPUTE_MODULES_MLA_UP_PROJ,
+                                        J_RECOMPUTE_MODULES_GDN_NORM_OUT,
+                                        J_RECOMPUTE_MODULES_SHARED_EXPERTS,
+                                        J_RECOMPUTE_MODULES_MLP,
+                                        J_RECOMPUTE_MODULES_MOE};
     *rung = *base;
     outcome out = look(m, base);
-    int n = modules_of(m, base, have, ROOM - 8);
+    module_list have = modules_of(m, base);
     int64_t peak = out >= NO_ROOM ? m->now.peak_bytes : INT64_MAX;
-    for (size_t i = 0; n >= 0 && i < sizeof order / sizeof order[0]; i++) {
-        const char *next[ROOM];
-        int n_next = n;
-        if (has(have, n, order[i])) continue;
-        memcpy(next, have, sizeof next);
-        if (text_equal(order[i], "moe")) {
-            leave_out(next, &n_next, "moe_act");
-            leave_out(next, &n_next, "shared_experts");
+    for (size_t i = 0; have.n >= 0 && i < sizeof order; i++) {
+        module_list next = have;
+        if (has(&have, order[i])) continue;
+        if (order[i] == J_RECOMPUTE_MODULES_MOE) {
+            leave_out(&next, J_RECOMPUTE_MODULES_MOE_ACT);
+            leave_out(&next, J_RECOMPUTE_MODULES_SHARED_EXPERTS);
         }
-        next[n_next++] = order[i];
+        next.word[next.n++] = order[i];
         autofit_set set = *base;
-        put_words(m, &set, module_words(m, next, n_next));
+        put_modules(m, &set, &next);
         out = look(m, &set);
         if (out < NO_ROOM || m->now.peak_bytes >= peak) continue;
         peak = m->now.peak_bytes;
         *rung = set;
-        memcpy(have, next, sizeof next);
-        n = n_next;
+        have = next;
         if (out == FITS) return true;
     }
     return false;
@@ -214,20 +221,15 @@ static bool climb(autofit_run *m, const autofit_set *base, autofit_set *rung)
  * first. */
 static void thin(autofit_run *m, const autofit_set *base, autofit_set *rung)
 {
-    enum { ROOM = 24 };
-    const char *have[ROOM];
-    int n = modules_of(m, rung, have, ROOM);
-    for (int i = n - 1; i >= 0 && n > 1; i--) {
-        const char *fewer[ROOM];
-        int n_fewer = n;
-        memcpy(fewer, have, sizeof fewer);
-        leave_out(fewer, &n_fewer, have[i]);
+    module_list have = modules_of(m, rung);
+    for (int i = have.n - 1; i >= 0 && have.n > 1; i--) {
+        module_list fewer = have;
+        leave_out(&fewer, have.word[i]);
         autofit_set set = *base;
-        put_words(m, &set, module_words(m, fewer, n_fewer));
+        put_modules(m, &set, &fewer);
         if (look(m, &set) != FITS) continue;
         *rung = set;
-        memcpy(have, fewer, sizeof fewer);
-        n = n_fewer;
+        have = fewer;
     }
 }
 
@@ -238,9 +240,9 @@ static bool by_recompute(autofit_run *m, const autofit_set *base, autofit_set *o
         thin(m, base, &rung);
         return take(m, &rung, out);
     }
-    autofit_set full = *base;
-    put_words(m, &full, FULL);
-    return look_with_rules(m, &full) == FITS && take(m, &full, out);
+    autofit_set set = *base;
+    put_edits(m, &set, full);
+    return look_with_rules(m, &set) == FITS && take(m, &set, out);
 }
 
 /* ---- packed steps */
@@ -249,7 +251,7 @@ static bool by_recompute(autofit_run *m, const autofit_set *base, autofit_set *o
 static bool by_packing(autofit_run *m, const autofit_set *base, autofit_set *out)
 {
     autofit_set set = *base;
-    put(m, &set, arena_text(m->a, "%s=true", knobs[K_PACK_STEP].key));
+    put_edits(m, &set, (edits){&(const edit)SET_FLAG(PACK_STEP, true), 1});
     outcome how = look(m, &set);
     if (how == NO_ROOM) m->packed = set;
     return how == FITS && take(m, &set, out);
@@ -277,7 +279,7 @@ static bool by_chunks(autofit_run *m, const autofit_set *base, autofit_set *out)
     for (int64_t n = 2; n <= CHUNKS_MOST; n *= 2) {
         autofit_set set = *base;
         if (n <= s->j.sequence_chunks) continue;
-        put(m, &set, arena_text(m->a, "%s=%lld", knobs[K_SEQUENCE_CHUNKS].key, (long long)n));
+        put_int(m, &set, K_SEQUENCE_CHUNKS, n);
         if (by_recompute(m, &set, out)) return true;
     }
     return false;
@@ -285,25 +287,24 @@ static bool by_chunks(autofit_run *m, const autofit_set *base, autofit_set *out)
 
 /* ---- offload */
 
-#define ACTIVATIONS(list)                                                                          \
-    "model.fine_grained_activation_offloading=true model.offload_modules=[" list "]"
-#define OPTIMIZER                                                                                  \
-    "optimizer.optimizer_cpu_offload=true optimizer.use_precision_aware_optimizer=true"
+#define EXPERTS   J_OFFLOAD_MODULES_EXPERT_FC1, J_OFFLOAD_MODULES_MOE_ACT
+#define ATTENTION J_OFFLOAD_MODULES_CORE_ATTN, J_OFFLOAD_MODULES_ATTN_PROJ
+static const edits offloads[] = {
+    EDITS(SET_FLAG(OFFLOAD, true), SET_WORDS(OFFLOAD_MODULES, EXPERTS)),
+    EDITS(SET_FLAG(OFFLOAD, true), SET_WORDS(OFFLOAD_MODULES, EXPERTS, ATTENTION)),
+    EDITS(SET_FLAG(OPT_OFFLOAD, true), SET_FLAG(PRECISION_AWARE, true)),
+    EDITS(SET_FLAG(OPT_OFFLOAD, true), SET_FLAG(PRECISION_AWARE, true), SET_FLAG(OFFLOAD, true),
+          SET_WORDS(OFFLOAD_MODULES, EXPERTS, ATTENTION)),
+};
 
 static bool by_offload(autofit_run *m, const autofit_set *base, autofit_set *out)
 {
-    static const char *const ways[] = {
-        ACTIVATIONS("expert_fc1,moe_act"),
-        ACTIVATIONS("expert_fc1,moe_act,core_attn,attn_proj"),
-        OPTIMIZER,
-        OPTIMIZER " " ACTIVATIONS("expert_fc1,moe_act,core_attn,attn_proj"),
-    };
-    for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
+    for (size_t i = 0; i < sizeof offloads / sizeof offloads[0]; i++) {
         autofit_set set = *base;
-        put_words(m, &set, ways[i]);
+        put_edits(m, &set, offloads[i]);
         outcome got = look_with_rules(m, &set);
         if (got == FITS) return take(m, &set, out);
-        if (got == NO_ROOM && strstr(ways[i], "optimizer") && by_recompute(m, &set, out))
+        if (got == NO_ROOM && edits_name(offloads[i], K_OPT_OFFLOAD) && by_recompute(m, &set, out))
             return true;
     }
     return false;
@@ -314,23 +315,20 @@ static bool by_offload(autofit_run *m, const autofit_set *base, autofit_set *out
 static const knob_id sizes[] = {K_EP, K_PP, K_TP, K_CP};
 enum { SIZES = 4 };
 
+static const edits split =
+    EDITS(SET_NULL(PP_LAYOUT), SET_NULL(VPP), SET_NULL(LAYERS_PER_VSTAGE), SET_NULL(FIRST_LAYERS),
+          SET_NULL(LAST_LAYERS), SET_NULL(ACCOUNT_EMBEDDING), SET_NULL(ACCOUNT_LOSS));
+
 /* Sizes times powers of two; the split over stages is derived again where PP moves. */
 static autofit_set resized(autofit_run *m, const autofit_set *base, const setup *s,
                            const int times[SIZES])
 {
     autofit_set set = *base;
     for (int i = 0; i < SIZES; i++)
-        if (times[i])
-            put(m, &set,
-                arena_text(m->a, "%s=%lld", knobs[sizes[i]].key,
-                           (long long)(recipe_int(&s->r, sizes[i]) << times[i])));
-    put(m, &set, arena_text(m->a, "%s=%lld", knobs[K_N_GPUS].key, (long long)m->world));
+        if (times[i]) put_int(m, &set, sizes[i], job_int(&s->j, sizes[i]) << times[i]);
+    put_int(m, &set, K_N_GPUS, m->world);
     if (!times[1]) return set;
-    static const knob_id split[] = {K_PP_LAYOUT,    K_VPP,         K_LAYERS_PER_VSTAGE,
-                                    K_FIRST_LAYERS, K_LAST_LAYERS, K_ACCOUNT_EMBEDDING,
-                                    K_ACCOUNT_LOSS};
-    for (size_t i = 0; i < sizeof split / sizeof split[0]; i++)
-        put(m, &set, arena_text(m->a, "%s=null", knobs[split[i]].key));
+    put_edits(m, &set, split);
     return set;
 }
 
@@ -365,8 +363,7 @@ static bool wanted_of(const autofit_run *m, const autofit_set *base, int64_t wor
     static const knob_id kept[] = {K_GPU, K_SEQ, K_GBS,
                                    K_PRECISION}; /* which a search may choose */
     for (int i = 0; i < 4; i++)
-        if (recipe_given(&s->r, kept[i]))
-            recipe_set(wanted, kept[i], s->r.knob[kept[i]].v, "as it is");
+        if (job_has(&s->j, kept[i])) recipe_set(wanted, kept[i], s->r.knob[kept[i]].v, "as it is");
     recipe_set(wanted, K_N_GPUS, value_of_int(world), "as it is");
     return true;
 }

@@ -169,7 +169,7 @@ int choice_flex(const choice_maker *m, const choice *c)
 {
     if (m->pinned[K_FLEX] && !m->by_plan[K_FLEX]) return m->asked.flex;
     bool hybrid =
-        text_equal(judge_flex_over(recipe_gpu(m->given), c->ep * c->etp, NULL), "hybridep");
+        text_equal(judge_flex_over(m->asked.machine, c->ep * c->etp, NULL), "hybridep");
     return hybrid == (c->to != TO_OTHERS) ? J_FLEX_HYBRIDEP : J_FLEX_DEEPEP;
 }
 

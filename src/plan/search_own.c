@@ -8,7 +8,6 @@
 
 #include "base/clock.h"
 #include "ir/segment.h"
-#include "config/target.h"
 
 static const double TAKEN_FROM = 0.001;
 
@@ -60,8 +59,8 @@ void search_own_ways(search_own *own, search_result *out, const recipe **given,
     static const int64_t chunks[] = {8, 16, 4, 2};
     own_search w = {own, out, given, o, a};
     *own = (search_own){.chunks = 0};
-    if (target_of(*given) != TARGET_MOEFOLD || !out->complete) return;
-    if ((*given)->knob[K_SEQUENCE_CHUNKS].from == FROM_USER) return; /* I1 */
+    const choice_maker *m = out->maker;
+    if (!m || !m->ours || m->pinned[K_SEQUENCE_CHUNKS] || !out->complete) return; /* I1 */
     for (size_t i = 0; i < sizeof chunks / sizeof chunks[0]; i++) {
         if (!chunks_may_help(out)) return;
         if (try_chunks(&w, chunks[i])) own->chunks = chunks[i];

@@ -30,6 +30,7 @@
 #include "base/json.h"
 #include "base/stop.h"
 #include "base/text.h"
+#include "config/job_of.h"
 #include "measure/profile/profile.h"
 #include "measure/tune/tune.h"
 
@@ -42,8 +43,10 @@ static const double DISTURBED = 1.02; /* traced steps that took longer: their pa
 
 static void limit_memory(const tune *t)
 {
-    if (!recipe_given(t->start, K_MEMORY_LIMIT)) return;
-    rlim_t most = (rlim_t)(recipe_int(t->start, K_MEMORY_LIMIT) + BESIDE);
+    job j = {0};
+    job_take(&j, t->start, K_MEMORY_LIMIT);
+    if (!job_has(&j, K_MEMORY_LIMIT)) return;
+    rlim_t most = (rlim_t)(j.memory_limit + BESIDE);
     setrlimit(RLIMIT_DATA, &(struct rlimit){most, most});
 }
 
