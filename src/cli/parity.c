@@ -60,7 +60,11 @@ static status read_case(arena *a, const cli_words *w, recipe *r, const char **fo
     *folder = w->argv[1];
     recipe *fixed = ARENA_NEW(a, recipe);
     recipe_init(fixed, a, *folder);
-    status s = parity_recipe(fixed, *folder, err);
+    parity_fixed list;
+    status s = parity_fixes(&list, *folder, a, err);
+    recipe_set(fixed, K_MODEL, value_of_text(*folder), "reference case");
+    for (int i = 0; i < list.n && !s; i++)
+        s = recipe_override(fixed, list.list[i], "reference case", err);
     if (!s) s = cli_read(a, w, r, done, err);
     for (int k = 0; k < K_COUNT && !s; k++)
         if (fixed->knob[k].from == FROM_USER && r->knob[k].from != FROM_USER)
@@ -69,23 +73,23 @@ static status read_case(arena *a, const cli_words *w, recipe *r, const char **fo
 }
 
 /* The case on this rank, from joining the job to leaving it. */
-static int run_rank(const setup *s, const recipe *r, const char *folder, const parity_options *o,
+static int run_rank(const setup *s, arena *a, const char *folder, const parity_options *o,
                     bool json)
 {
     comm *c = NULL;
     error err = {{0}};
     parity_result result = {0};
-    status st = cli_open(&c, s, r->a, &err);
+    status st = cli_open(&c, s, a, &err);
     if (!st) {
         if (cli_speaks()) waiting_begin("parity", "steps of the case", WAITING_UNKNOWN, 0);
-        st = parity_run(&result, r, folder, o, c, &err);
+        st = parity_run(&result, s, a, folder, o, c, &err);
         if (cli_speaks()) waiting_end();
     }
     int code = st ? (int)st : result.ok ? OK : ERR_RULE;
     bool speaks = cli_speaks();
     if (st && speaks) cli_fail("parity", st, &err);
     if (!st && speaks && json) print_json(&result);
-    if (!st && speaks && !json) print_text(folder, &result, r->a);
+    if (!st && speaks && !json) print_text(folder, &result, a);
     comm_close(c);
     return code;
 }
@@ -119,7 +123,7 @@ int command_parity(int argc, char **argv)
     else if (n_ranks)
         code = cli_run_ranks(argc, argv, n_ranks);
     else if (!done)
-        code = run_rank(s, r, folder, &o, json);
+        code = run_rank(s, a, folder, &o, json);
     arena_destroy(a);
     return code;
 }

@@ -28,14 +28,19 @@ static inline void run_case(comm *c, void *with)
     arena *a = arena_create();
     recipe *r = ARENA_NEW(a, recipe);
     recipe_init(r, a, q->folder);
-    status s = parity_recipe(r, q->folder, err);
+    setup *built = ARENA_NEW(a, setup);
+    parity_fixed fixed;
+    status s = parity_fixes(&fixed, q->folder, a, err);
+    recipe_set(r, K_MODEL, value_of_text(q->folder), "reference case");
+    for (int i = 0; i < fixed.n && !s; i++) s = recipe_override(r, fixed.list[i], "test", err);
     for (const char *w = q->words; *w && !s;) {
         size_t n = strcspn(w, " ");
         if (n) s = recipe_override(r, arena_copy(a, w, n), "test", err);
         w += n + strspn(w + n, " ");
     }
     if (!s) s = model_fill(r, err);
-    if (!s) s = parity_run(&q->result[rank], r, q->folder, &q->o, c, err);
+    if (!s) s = setup_init(built, r, a, err);
+    if (!s) s = parity_run(&q->result[rank], built, a, q->folder, &q->o, c, err);
     const char *worst = q->result[rank].grad_worst;
     snprintf(q->worst[rank], sizeof q->worst[rank], "%s", worst ? worst : "-");
     q->s[rank] = s;

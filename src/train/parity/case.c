@@ -67,46 +67,41 @@ double golden_number(const json_t *object, const char *key, double otherwise)
     return json_is_number(v) ? json_number_value(v) : otherwise;
 }
 
+static void fix(parity_fixed *out, const char *override)
+{
+    out->list[out->n++] = override;
+}
+
 /* transformers runs sequences longer than max_position_embeddings: positions are only rotated. */
-static status make_room(recipe *r, const golden_case *g, const char *folder, error *err)
+static status make_room(parity_fixed *out, const golden_case *g, const char *folder, arena *a,
+                        error *err)
 {
     json_t *config;
-    status s = json_read(arena_text(r->a, "%s/config.json", folder), &config, err);
+    status s = json_read(arena_text(a, "%s/config.json", folder), &config, err);
     if (s) return s;
-    bool longer = golden_number(config, "max_position_embeddings", INFINITY) < (double)g->seq;
+    if (golden_number(config, "max_position_embeddings", INFINITY) < (double)g->seq)
+        fix(out, arena_text(a, "model.max_position_embeddings=%lld", (long long)g->seq));
     json_decref(config);
-    if (!longer) return OK;
-    const char *words = arena_text(r->a, "model.max_position_embeddings=%lld", (long long)g->seq);
-    return recipe_override(r, words, "reference case", err);
+    return OK;
 }
 
-/* What the file of the case says and knobs have. */
-static status take_case(recipe *r, const golden_case *g, const char *folder, error *err)
-{
-    double factor = golden_number(g->json, "mtp_loss_scaling_factor", NAN);
-    status s = make_room(r, g, folder, err);
-    if (!s && !isnan(factor))
-        s = recipe_override(r, arena_text(r->a, "model.mtp_loss_scaling_factor=%.17g", factor),
-                            "reference case", err);
-    return s;
-}
-
-status parity_recipe(recipe *r, const char *folder, error *err)
+status parity_fixes(parity_fixed *out, const char *folder, arena *a, error *err)
 {
     golden_case g = {0};
-    status s = golden_open(&g, r->a, folder, err);
-    if (!s) s = take_case(r, &g, folder, err);
+    *out = (parity_fixed){.n = 0};
+    status s = golden_open(&g, a, folder, err);
+    if (!s) s = make_room(out, &g, folder, a, err);
+    if (!s) {
+        double factor = golden_number(g.json, "mtp_loss_scaling_factor", NAN);
+        if (!isnan(factor)) fix(out, arena_text(a, "model.mtp_loss_scaling_factor=%.17g", factor));
+        fix(out, "cluster.gpu=cpu");
+        fix(out, "train.micro_batch_size=1");
+        fix(out, "model.moe_aux_loss_coeff=0.0");
+        fix(out, "model.moe_z_loss_coeff=null");
+        fix(out, "model.moe_router_bias_update_rate=0.0");
+        fix(out, arena_text(a, "model.seq_length=%lld", (long long)g.seq));
+        fix(out, arena_text(a, "train.global_batch_size=%lld", (long long)g.batch));
+    }
     json_decref(g.json);
-    if (s) return s;
-    const char *fixed[] = {"cluster.gpu=cpu",
-                           "train.micro_batch_size=1",
-                           "model.moe_aux_loss_coeff=0.0",
-                           "model.moe_z_loss_coeff=null",
-                           "model.moe_router_bias_update_rate=0.0",
-                           arena_text(r->a, "model.seq_length=%lld", (long long)g.seq),
-                           arena_text(r->a, "train.global_batch_size=%lld", (long long)g.batch)};
-    recipe_set(r, K_MODEL, value_of_text(folder), "reference case");
-    for (size_t i = 0; i < sizeof fixed / sizeof fixed[0] && !s; i++)
-        s = recipe_override(r, fixed[i], "reference case", err);
     return s;
 }

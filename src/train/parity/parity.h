@@ -29,15 +29,20 @@ typedef struct parity_options {
     int max_steps; /* of the curve; 0: all */
 } parity_options;
 
-/* What the case fixes, as settings of the recipe: model, CPU, FP32, batch, no auxiliary losses.
- * Overrides of the user come after. */
-status parity_recipe(recipe *r, const char *folder, error *err);
+/* What the case fixes beside its model, which is `folder`: overrides, key=value, of CPU, batch, no
+ * auxiliary losses. Those of the user come after. */
+enum { PARITY_FIXED_MAX = 9 };
+typedef struct parity_fixed {
+    const char *list[PARITY_FIXED_MAX];
+    int n;
+} parity_fixed;
+status parity_fixes(parity_fixed *out, const char *folder, arena *a, error *err);
 
-/* Runs the case. Collective over `c`, which is as it was opened (its groups are made here, and the
- * recipe's arena lives until comm_close); NULL: one rank. The result, or the error, is the same on
- * all ranks. Every rank brings a recipe with an arena of its own, where texts live. Routed buffers
- * that are too small are made larger, and the case begins again. */
-status parity_run(parity_result *out, const recipe *given, const char *folder,
+/* Runs the case. Collective over `c`, which is as it was opened (its groups are made here, and `a`
+ * lives until comm_close); NULL: one rank. The result, or the error, is the same on all ranks.
+ * Every rank brings an arena of its own, where texts live. Routed buffers that are too small are
+ * made larger, and the case begins again. */
+status parity_run(parity_result *out, const setup *given, arena *a, const char *folder,
                   const parity_options *o, comm *c, error *err);
 
 #endif
