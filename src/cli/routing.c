@@ -68,17 +68,18 @@ status cli_routing_room(recipe *r, const char *word, arena *a, error *err)
     price_options o = {0};
     status st = setup_init(s, r, a, err);
     if (!st) st = cli_routing(&o, word, s, a, err);
-    bool shared = !st && o.routing && s->lay.ep > 1 && loads_by_megatron(r);
+    bool shared = !st && o.routing && s->lay.ep > 1 && loads_by_megatron(&s->j);
     if (shared) loads_set(r, fmax(1, routing_skew(o.routing, s->lay.ep)), by_word);
     return st;
 }
 
 /* ---- the other routing */
 
-static void flip(recipe *r, bool natural)
+/* `forced`: balance is, in one way or the other. */
+static void flip(recipe *r, bool natural, bool forced)
 {
     if (natural) recipe_set(r, K_FORCE_RANDOM, value_of_bool(false), "natural routing");
-    if (natural || !loads_forced(r))
+    if (natural || !forced)
         recipe_set(r, K_FORCE_BALANCE, value_of_bool(!natural), "the other routing");
     setting *room = &r->knob[K_BUFFER_FACTOR];
     if (room->from != FROM_USER || room->why == by_word) *room = (setting){.from = FROM_NOTHING};
@@ -97,8 +98,9 @@ void cli_routing_other(other_routing *out, const recipe *given, const price_job 
     bool asked = j->o && (j->o->skew > 0 || j->o->routing);
     *r = *given;
     r->a = a;
-    out->natural = loads_forced(&now->r) && !asked;
-    flip(r, out->natural);
+    bool forced = loads_forced(&now->j);
+    out->natural = forced && !asked;
+    flip(r, out->natural, forced);
     price_options o = {.stack = j->o ? j->o->stack : NULL};
     *p = (price){0};
     out->there = setup_init(s, r, a, &err) == OK && s->possible && !s->pipe.why_not;

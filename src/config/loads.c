@@ -15,81 +15,100 @@
 
 #include <math.h>
 
-#include "config/target.h"
+#include "config/job_of.h"
 
 static const double DRAWS = 1000; /* I2 */
 
-bool loads_forced(const recipe *r)
+bool loads_forced(const job *j)
 {
-    return recipe_on(r, K_FORCE_BALANCE) || recipe_on(r, K_FORCE_RANDOM);
+    return j->force_balance || j->force_random;
 }
 
-bool loads_by_megatron(const recipe *r)
+bool loads_by_megatron(const job *j)
 {
-    return !recipe_on_cpu(r) && target_of(r) == TARGET_MEGATRON;
+    return !job_on_cpu(j) && !job_is_ours(j);
 }
 
 /* The most that a rank can have: I3, or all there is. */
-static double most(const recipe *r)
+static double most(const job *j)
 {
-    double ep = (double)recipe_int(r, K_EP), capacity = recipe_real(r, K_CAPACITY);
-    if (!recipe_given(r, K_CAPACITY) || capacity < 0) return ep;
-    return fmin(ep, recipe_on(r, K_PAD_CAPACITY) ? 1 : fmax(capacity, 1));
+    double ep = (double)j->ep;
+    if (!job_has(j, K_CAPACITY) || j->capacity < 0) return ep;
+    return fmin(ep, j->pad_capacity ? 1 : fmax(j->capacity, 1));
 }
 
-double loads_skew(const recipe *r)
+double loads_skew(const job *j)
 {
-    double n = (double)recipe_int(r, K_EP);
-    if (!loads_by_megatron(r) || loads_forced(r) || n < 2) return 1;
+    double n = (double)j->ep;
+    if (!loads_by_megatron(j) || loads_forced(j) || n < 2) return 1;
     double skew = 1 + sqrt(2 * (n - 1) * log(n) / DRAWS); /* I1 */
-    return fmin(round(skew * 100) / 100, most(r));
+    return fmin(round(skew * 100) / 100, most(j));
 }
 
-double loads_room(const recipe *r)
+double loads_room(const job *j)
 {
-    bool exact = recipe_on(r, K_FORCE_BALANCE);
-    return loads_by_megatron(r) ? loads_priced(r) : exact ? 1 : 1.5;
+    return loads_by_megatron(j) ? loads_priced(j) : j->force_balance ? 1 : 1.5;
 }
 
-double loads_priced(const recipe *r)
+double loads_priced(const job *j)
 {
-    double n = (double)recipe_int(r, K_EP), skew = recipe_real(r, K_ROUTING_SKEW);
-    return n > 1 && !loads_forced(r) && skew > 1 ? fmin(skew, n) : 1;
+    double n = (double)j->ep, skew = j->routing_skew;
+    return n > 1 && !loads_forced(j) && skew > 1 ? fmin(skew, n) : 1;
 }
 
-double loads_rank_capacity(const recipe *r)
+double loads_rank_capacity(const job *j)
 {
-    double skew = recipe_given(r, K_ROUTING_SKEW) ? loads_priced(r) : loads_skew(r);
+    double skew = job_has(j, K_ROUTING_SKEW) ? loads_priced(j) : loads_skew(j);
     return fmax(1.5, ceil(4 * 1.1 * skew) / 4);
+}
+
+knob_id loads_knob(const job *j)
+{
+    if (!loads_forced(j)) return K_ROUTING_SKEW;
+    return loads_by_megatron(j) ? K_BUFFER_FACTOR : K_COUNT;
+}
+
+/* ---- recipes */
+
+/* What is read here of a recipe that is not resolved. */
+static job job_of_loads(const recipe *r)
+{
+    static const knob_id read[] = {K_EP,           K_CAPACITY,     K_PAD_CAPACITY, K_FORCE_BALANCE,
+                                   K_FORCE_RANDOM, K_ROUTING_SKEW, K_TARGET,       K_GPU};
+    job j = {0};
+    for (size_t i = 0; i < sizeof read / sizeof read[0]; i++) job_take(&j, r, read[i]);
+    return j;
 }
 
 void loads_set(recipe *r, double skew, const char *why)
 {
-    if (!loads_forced(r))
-        recipe_set(r, K_ROUTING_SKEW, value_of_float(skew), why);
-    else if (loads_by_megatron(r))
-        recipe_set(r, K_BUFFER_FACTOR, value_of_float(skew), why);
+    const job j = job_of_loads(r);
+    knob_id k = loads_knob(&j);
+    if (k != K_COUNT) recipe_set(r, k, value_of_float(skew), why);
 }
 
-static const char *why_skew(const recipe *r)
+static const char *why_skew(const job *j)
 {
-    if (loads_forced(r)) return "balance is forced";
-    if (!loads_by_megatron(r))
+    if (loads_forced(j)) return "balance is forced";
+    if (!loads_by_megatron(j))
         return "unset: balanced routing is assumed (--save-routing measures it)";
-    if (recipe_int(r, K_EP) < 2) return "no two ranks share experts";
+    if (j->ep < 2) return "no two ranks share experts";
     return "natural routing, from published pairs at this EP";
 }
 
-static const char *why_room(const recipe *r)
+static const char *why_room(const job *j)
 {
-    if (loads_by_megatron(r)) return "Megatron's tensors grow with the load: moefold.routing_skew";
-    return recipe_on(r, K_FORCE_BALANCE) ? "forced balance is exact"
-                                         : "unset: 1.5 times the balanced load";
+    if (loads_by_megatron(j)) return "Megatron's tensors grow with the load: moefold.routing_skew";
+    return j->force_balance ? "forced balance is exact" : "unset: 1.5 times the balanced load";
 }
 
 void loads_derive(recipe *r)
 {
     recipe_fill_default(r, K_EP);
-    recipe_fill(r, K_ROUTING_SKEW, value_of_float(loads_skew(r)), FROM_DERIVED, "%s", why_skew(r));
-    recipe_fill(r, K_BUFFER_FACTOR, value_of_float(loads_room(r)), FROM_DERIVED, "%s", why_room(r));
+    job j = job_of_loads(r);
+    recipe_fill(r, K_ROUTING_SKEW, value_of_float(loads_skew(&j)), FROM_DERIVED, "%s",
+                why_skew(&j));
+    job_take(&j, r, K_ROUTING_SKEW);
+    recipe_fill(r, K_BUFFER_FACTOR, value_of_float(loads_room(&j)), FROM_DERIVED, "%s",
+                why_room(&j));
 }

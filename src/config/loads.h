@@ -13,26 +13,30 @@
 #define CONFIG_LOADS_H
 
 #include "config/recipe.h"
+#include "job/job.h"
 
 /* Is balance forced, exactly or by random logits? */
-bool loads_forced(const recipe *r);
+bool loads_forced(const job *j);
 
 /* What fills the two knobs where nobody set them; `room` reads moefold.routing_skew. */
-double loads_skew(const recipe *r);
-double loads_room(const recipe *r);
+double loads_skew(const job *j);
+double loads_room(const job *j);
 
 /* The load of the fullest EP rank over the mean that a resolved recipe is priced with. */
-double loads_priced(const recipe *r);
+double loads_priced(const job *j);
 
 /* moe_expert_rank_capacity_factor that holds the fullest EP rank: Megatron runs a step that
  * overflows it again, without CUDA graphs. 1.5 as published runs have it; a tenth beyond the skew
  * of natural routing, in quarters. The skew is the recipe's, or what it would be. */
-double loads_rank_capacity(const recipe *r);
+double loads_rank_capacity(const job *j);
 
 void loads_derive(recipe *r);
 
 /* Does Megatron run it on GPUs, so that routed tensors are as large as the load? */
-bool loads_by_megatron(const recipe *r);
+bool loads_by_megatron(const job *j);
+
+/* The knob that holds a skew which was asked for or recorded; K_COUNT: none does. */
+knob_id loads_knob(const job *j);
 
 /* A skew that was asked for or recorded. Where balance is forced the recipe still trains as it
  * says: memory alone is that of the skew. */

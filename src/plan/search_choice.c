@@ -168,8 +168,7 @@ int choice_dispatcher(dispatcher_kind to)
 int choice_flex(const choice_maker *m, const choice *c)
 {
     if (m->pinned[K_FLEX] && !m->by_plan[K_FLEX]) return m->asked.flex;
-    bool hybrid =
-        text_equal(judge_flex_over(m->asked.machine, c->ep * c->etp, NULL), "hybridep");
+    bool hybrid = text_equal(judge_flex_over(m->asked.machine, c->ep * c->etp, NULL), "hybridep");
     return hybrid == (c->to != TO_OTHERS) ? J_FLEX_HYBRIDEP : J_FLEX_DEEPEP;
 }
 
@@ -364,13 +363,10 @@ static void set_asked(destination to, const choice *c)
 /* What was recorded, for this EP: memory follows it as times do. False: nothing was. */
 static bool set_routing(destination to, const choice *c)
 {
-    recipe *r = to.r;
-    if (!to.m->routed || c->ep < 2 || !loads_by_megatron(r)) return false;
-    loads_set(r, fmax(1, routing_skew(to.m->routed, c->ep)), "--routing");
-    job_take(to.j, r, K_ROUTING_SKEW);
-    job_take(to.j, r, K_BUFFER_FACTOR);
-    see(to, K_ROUTING_SKEW);
-    see(to, K_BUFFER_FACTOR);
+    if (!to.m->routed || c->ep < 2 || !loads_by_megatron(to.j)) return false;
+    knob_id k = loads_knob(to.j);
+    put_real(to, k, fmax(1, routing_skew(to.m->routed, c->ep)));
+    to.r->knob[k].why = "--routing";
     return true;
 }
 
@@ -379,7 +375,7 @@ static void set_rank_capacity(destination to, const choice *c)
 {
     bool kept = job_has(to.j, K_RANK_CAPACITY) && !to.m->by_plan[K_RANK_CAPACITY];
     if (c->graphs != SCOPE_STEP || kept) return;
-    put_real(to, K_RANK_CAPACITY, loads_rank_capacity(to.r));
+    put_real(to, K_RANK_CAPACITY, loads_rank_capacity(to.j));
 }
 
 void choice_set(recipe *r, choice_maker *m, const choice *c)
@@ -521,8 +517,8 @@ static void patch_derived(destination to, const choice *c)
     derive_flag(to, K_GRAD_OVERLAP, sharded && reduced);
     derive_flag(to, K_PARAM_OVERLAP, sharded && reduced && j->grad_overlap);
     derive_real(to, K_OPT_OFFLOAD_FRACTION, c->offload == OFFLOAD_MOVED ? 0 : choice_on_host(c));
-    derive_real(to, K_ROUTING_SKEW, loads_skew(r));
-    if (!set_routing(to, c) || !loads_forced(r)) derive_real(to, K_BUFFER_FACTOR, loads_room(r));
+    derive_real(to, K_ROUTING_SKEW, loads_skew(j));
+    if (!set_routing(to, c) || !loads_forced(j)) derive_real(to, K_BUFFER_FACTOR, loads_room(j));
     set_rank_capacity(to, c);
     if (is_open(to, K_CONNECTIONS)) {
         r->knob[K_CONNECTIONS].v = setup_connections(j);

@@ -38,7 +38,7 @@ static void see_range(tie_row *row, found *f, search_result *r, const search_opt
     row->over_range = log(row->seconds);
     for (int i = 0; i < FOUND_ROUTINGS; i++) {
         f->routed[i] = (routed_price){0};
-        if (!f->priced || f->exact.skew <= 1 || loads_forced(&s->r) || o->prices.routing ||
+        if (!f->priced || f->exact.skew <= 1 || loads_forced(&s->j) || o->prices.routing ||
             s->r.knob[K_ROUTING_SKEW].from == FROM_USER)
             continue; /* somebody knows */
         search_price_routed(&f->routed[i], f, r, o, 1 + parts[i] * (f->exact.skew - 1));

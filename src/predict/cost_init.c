@@ -125,7 +125,7 @@ static void init_routing(cost_model *c)
         cost_stash(c, j->recompute == J_RECOMPUTE_FULL ? DROP_FULL : drop_of(&c->s->j));
     double factor = j->buffer_factor;
     c->fill = factor > 1 && c->s->lay.ep > 1 ? 1 / factor : 1;
-    cost_set_skew(c, loads_priced(&c->s->r));
+    cost_set_skew(c, loads_priced(&c->s->j));
 }
 
 void cost_set_skew(cost_model *c, double skew)

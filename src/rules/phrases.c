@@ -197,7 +197,7 @@ const char *q_cp_comm_first(const setup *s, const char *argument, arena *a)
 const char *q_rank_capacity_fit(const setup *s, const char *argument, arena *a)
 {
     NO_ARGUMENT;
-    return arena_text(a, "%g", loads_rank_capacity(&s->r));
+    return arena_text(a, "%g", loads_rank_capacity(&s->j));
 }
 
 const char *q_balancing_first(const setup *s, const char *argument, arena *a)
