@@ -99,24 +99,39 @@ static int64_t bytes(const op *o, const op_types *)
 
 /* ---- forward */
 
-struct sink_rows {
-    numbers o, sinks; /* [B*S][N][DV], [N] */
-    float *lse;       /* [B*S][N] */
-    int64_t n, dv;
-    template <int THREADS, int W> __device__ void row(int64_t i, int thread) const
-    {
+/* o[rows][DV] in BF16, lse[rows], sinks[N]; a row has LANES threads of a warp, 8 numbers each: a
+ * whole warp a row would leave most of it without work where heads are of 64. */
+template <int LANES>
+static __global__ void __launch_bounds__(BLOCK)
+    sink_rows(numbers o, numbers sinks, float *lse, int64_t rows, int64_t n, int64_t dv)
+{
+    const int64_t i = ((int64_t)blockIdx.x * BLOCK + threadIdx.x) / LANES;
+    const int64_t j = threadIdx.x % LANES * 8;
+    const bool there = i < rows;
+    float all = 0;
+    if (there) {
         const float seen = lse[i], sink = get(sinks, i % n), most = fmaxf(seen, sink);
-        const float all = most + log1pf(expf(fminf(seen, sink) - most)), kept = expf(seen - all);
-        for (int64_t j = thread * W; j < dv; j += THREADS * W) {
-            lanes<W> x = load<W>(o, i * dv + j);
+        all = most + log1pf(expf(fminf(seen, sink) - most));
+        const float kept = expf(seen - all);
+        if (j < dv) {
+            lanes<8> x = load<8>(o, i * dv + j);
 #pragma unroll
-            for (int k = 0; k < W; k++) x.v[k] *= kept;
+            for (int k = 0; k < 8; k++) x.v[k] *= kept;
             store(o, i * dv + j, x);
         }
-        __syncwarp(); /* all of the warp have read lse: rows are a warp's here */
-        if (thread == 0) lse[i] = all;
     }
-};
+    __syncwarp(); /* all of the row have read lse */
+    if (there && j == 0) lse[i] = all;
+}
+
+template <int LANES>
+static void put_sinks(const kernel_call *c, int64_t rows, int64_t n, int64_t dv)
+{
+    if constexpr (LANES < WARP)
+        if (dv > LANES * 8) return put_sinks<2 * LANES>(c, rows, n, dv);
+    sink_rows<LANES><<<(unsigned)ceil_of(rows * LANES, BLOCK), BLOCK, 0, stream_of(c)>>>(
+        out_of(c, OUT_ATTN_o), in_of(c, IN_ATTN_sinks), floats_out(c, OUT_ATTN_lse), rows, n, dv);
+}
 
 static void forward(const kernel_call *c)
 {
@@ -132,27 +147,33 @@ static void forward(const kernel_call *c)
         launch_failed(c);
         return;
     }
-    if (c->in[IN_ATTN_sinks])
-        for_rows(c, z.b * z.s * z.h, z.d_v,
-                 sink_rows{out_of(c, OUT_ATTN_o), in_of(c, IN_ATTN_sinks),
-                           floats_out(c, OUT_ATTN_lse), z.h, z.d_v});
+    if (c->in[IN_ATTN_sinks]) put_sinks<2>(c, z.b * z.s * z.h, z.h, z.d_v);
 }
 
 /* ---- gradients */
 
+enum { SINK_THREADS = 1024 };
+
 /* dsinks[n] -= sum over queries of exp(sink - lse) times dO * O: a block a head. */
-static __global__ void sinks_kernel(const float *dots, const float *lse, numbers sinks,
-                                    sdpa_shape z, float *dsinks)
+static __global__ void __launch_bounds__(SINK_THREADS)
+    sinks_kernel(const float *dots, const float *lse, numbers sinks, sdpa_shape z, float *dsinks)
 {
+    __shared__ float sums[SINK_THREADS / WARP];
     const int64_t head = blockIdx.x;
+    const uint32_t s = (uint32_t)z.s, n = (uint32_t)(z.b * z.s);
     const float sink = get(sinks, head);
     float sum = 0;
-    for (int64_t i = threadIdx.x; i < z.b * z.s; i += BLOCK) {
-        const int64_t b = i / z.s, t = i % z.s;
+#pragma unroll 8
+    for (uint32_t i = threadIdx.x; i < n; i += SINK_THREADS) {
+        const int64_t b = i / s, t = i % s;
         sum += expf(sink - lse[i * z.h + head]) * dots[(b * z.h + head) * z.s + t];
     }
-    sum = sum_over<BLOCK>(sum);
-    if (threadIdx.x == 0) dsinks[head] -= sum;
+    sum = sum_warp(sum);
+    if (threadIdx.x % WARP == 0) sums[threadIdx.x / WARP] = sum;
+    __syncthreads();
+    if (threadIdx.x > 0) return;
+    for (int w = 1; w < SINK_THREADS / WARP; w++) sum += sums[w];
+    dsinks[head] -= sum;
 }
 
 static void backward(const kernel_call *c)
@@ -178,7 +199,7 @@ static void backward(const kernel_call *c)
         return;
     }
     if (c->out[OUT_ATTN_D_dsinks])
-        sinks_kernel<<<(unsigned)z.h, BLOCK, 0, stream_of(c)>>>(
+        sinks_kernel<<<(unsigned)z.h, SINK_THREADS, 0, stream_of(c)>>>(
             (const float *)dots, floats_in(c, IN_ATTN_D_lse), in_of(c, IN_ATTN_D_sinks), z,
             floats_out(c, OUT_ATTN_D_dsinks));
 }
