@@ -99,6 +99,9 @@ static const sizes tries[] = {
     {OP_GATED_NORM_D, {67, 33}, 0, NULL, 0, 0},
     {OP_GATED_NORM_D, {13, 1100}, ZERO_CENTRED, NULL, 0, 0},
     {OP_GATED_NORM_D, {37, 512}, 0, NULL, 0, 0},
+    {OP_GATED_NORM_D, {37, 128}, ZERO_CENTRED, NULL, 0, 0},
+    {OP_GATED_NORM_D, {19, 2880}, 0, NULL, 0, 0},
+    {OP_GATED_NORM, {19, 2880}, ZERO_CENTRED, NULL, 0, 0},
     {OP_GATED_NORM_W, {667, 33}, 0, NULL, 0, 0},
     {OP_GATED_NORM_W, {5001, 128}, 0, NULL, 0, 0},
 #define RULES(way, ...)                                                                            \

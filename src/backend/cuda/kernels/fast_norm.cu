@@ -95,6 +95,101 @@ struct row_norm_d {
     }
 };
 
+/* ---- y = norm(x) w silu(z) */
+
+struct row_gated {
+    row_norm n; /* x, y and w */
+    numbers z;  /* [M][H] */
+    float *rstd;
+    int64_t m, h;
+
+    template <int LANES, int CHUNKS> __device__ void row(int64_t i, int lane, bool there) const
+    {
+        const uint4 *of_x = (const uint4 *)((const __nv_bfloat16 *)n.x.p + i * h);
+        const uint4 *of_z = (const uint4 *)((const __nv_bfloat16 *)z.p + i * h);
+        const uint4 none = make_uint4(0, 0, 0, 0);
+        uint4 raw_x[CHUNKS], raw_z[CHUNKS];
+        float sum = 0;
+#pragma unroll
+        for (int c = 0; c < CHUNKS; c++) {
+            const bool inside = there && (c * LANES + lane) * WIDE < h;
+            raw_x[c] = inside ? of_x[c * LANES + lane] : none;
+            raw_z[c] = inside ? of_z[c * LANES + lane] : none;
+        }
+#pragma unroll
+        for (int c = 0; c < CHUNKS; c++) {
+            const lanes<WIDE> v = unpack(raw_x[c]);
+#pragma unroll
+            for (int k = 0; k < WIDE; k++) sum += v.v[k] * v.v[k];
+        }
+        const float r = rsqrtf(sum_row<LANES>(sum) / (float)h + n.eps);
+        if (!there) return;
+#pragma unroll
+        for (int c = 0; c < CHUNKS; c++) {
+            const int j = (c * LANES + lane) * WIDE;
+            if (j >= h) break;
+            const lanes<WIDE> g = unpack(raw_z[c]), by = n.weight(j);
+            lanes<WIDE> v = unpack(raw_x[c]);
+#pragma unroll
+            for (int k = 0; k < WIDE; k++) v.v[k] *= r * by.v[k] * silu(g.v[k]);
+            store(n.y, i * h + j, v);
+        }
+        if (lane == 0) rstd[i] = r;
+    }
+};
+
+struct row_gated_d {
+    row_norm n; /* x and w */
+    numbers dy, z, dx, dz;
+    const float *rstd; /* [M] */
+    int64_t m, h;
+
+    template <int LANES, int CHUNKS> __device__ void row(int64_t i, int lane, bool there) const
+    {
+        const uint4 *of_x = (const uint4 *)((const __nv_bfloat16 *)n.x.p + i * h);
+        const uint4 *of_z = (const uint4 *)((const __nv_bfloat16 *)z.p + i * h);
+        const uint4 *of_dy = (const uint4 *)((const __nv_bfloat16 *)dy.p + i * h);
+        const uint4 none = make_uint4(0, 0, 0, 0);
+        const float r = there ? rstd[i] : 0;
+        uint4 raw_x[CHUNKS], raw_z[CHUNKS], raw_d[CHUNKS];
+        float sum = 0;
+#pragma unroll
+        for (int c = 0; c < CHUNKS; c++) {
+            const bool inside = there && (c * LANES + lane) * WIDE < h;
+            raw_x[c] = inside ? of_x[c * LANES + lane] : none;
+            raw_z[c] = inside ? of_z[c * LANES + lane] : none;
+            raw_d[c] = inside ? of_dy[c * LANES + lane] : none;
+        }
+#pragma unroll
+        for (int c = 0; c < CHUNKS; c++) {
+            const int j = (c * LANES + lane) * WIDE;
+            if (j >= h) break;
+            const lanes<WIDE> v = unpack(raw_x[c]), g = unpack(raw_z[c]), d = unpack(raw_d[c]),
+                              by = n.weight(j);
+#pragma unroll
+            for (int k = 0; k < WIDE; k++) sum += d.v[k] * by.v[k] * silu(g.v[k]) * v.v[k] * r;
+        }
+        const float along = sum_row<LANES>(sum) / (float)h;
+        if (!there) return;
+#pragma unroll
+        for (int c = 0; c < CHUNKS; c++) {
+            const int j = (c * LANES + lane) * WIDE;
+            if (j >= h) break;
+            const lanes<WIDE> v = unpack(raw_x[c]), g = unpack(raw_z[c]), d = unpack(raw_d[c]),
+                              by = n.weight(j);
+            lanes<WIDE> to_x, to_z;
+#pragma unroll
+            for (int k = 0; k < WIDE; k++) {
+                const float weighed = d.v[k] * by.v[k], own = r * v.v[k];
+                to_x.v[k] = r * (weighed * silu(g.v[k]) - own * along);
+                to_z.v[k] = weighed * own * silu_slope(g.v[k]);
+            }
+            store(dx, i * h + j, to_x);
+            store(dz, i * h + j, to_z);
+        }
+    }
+};
+
 /* ---- which rows */
 
 static bool norm_fits(const op *o, const op_types *t)
@@ -139,6 +234,50 @@ static void norm_d(const kernel_call *c)
                           m,
                           h};
     run_width(c, h, f);
+}
+
+static bool gated_fits(const op *o, const op_types *t)
+{
+    return cuda_types_fit(o, t) && t->in[IN_GATED_NORM_x] == DTYPE_BF16 &&
+           t->in[IN_GATED_NORM_z] == DTYPE_BF16 && t->out[OUT_GATED_NORM_y] == DTYPE_BF16 &&
+           o->dim[DIM_GATED_NORM_M] > 0 && any_width_fits(o->dim[DIM_GATED_NORM_H]);
+}
+
+static void gated_norm(const kernel_call *c)
+{
+    const int64_t m = c->o->dim[DIM_GATED_NORM_M], h = c->o->dim[DIM_GATED_NORM_H];
+    const float plus = c->o->flags & ZERO_CENTRED ? 1.f : 0.f;
+    const row_norm n = {in_of(c, IN_GATED_NORM_x),
+                        out_of(c, OUT_GATED_NORM_y),
+                        in_of(c, IN_GATED_NORM_w),
+                        NULL,
+                        m,
+                        h,
+                        (float)c->o->real[REAL_GATED_NORM_eps],
+                        plus};
+    run_width(c, h,
+              row_gated{n, in_of(c, IN_GATED_NORM_z), floats_out(c, OUT_GATED_NORM_rstd), m, h});
+}
+
+static bool gated_d_fits(const op *o, const op_types *t)
+{
+    return cuda_types_fit(o, t) && t->in[IN_GATED_NORM_D_dy] == DTYPE_BF16 &&
+           t->in[IN_GATED_NORM_D_x] == DTYPE_BF16 && t->in[IN_GATED_NORM_D_z] == DTYPE_BF16 &&
+           t->out[OUT_GATED_NORM_D_dx] == DTYPE_BF16 && t->out[OUT_GATED_NORM_D_dz] == DTYPE_BF16 &&
+           o->dim[DIM_GATED_NORM_D_M] > 0 && any_width_fits(o->dim[DIM_GATED_NORM_D_H]);
+}
+
+static void gated_norm_d(const kernel_call *c)
+{
+    const int64_t m = c->o->dim[DIM_GATED_NORM_D_M], h = c->o->dim[DIM_GATED_NORM_D_H];
+    const float plus = c->o->flags & ZERO_CENTRED ? 1.f : 0.f;
+    const numbers none = {};
+    const row_norm n = {
+        in_of(c, IN_GATED_NORM_D_x), none, in_of(c, IN_GATED_NORM_D_w), NULL, m, h, 0, plus};
+    run_width(c, h,
+              row_gated_d{n, in_of(c, IN_GATED_NORM_D_dy), in_of(c, IN_GATED_NORM_D_z),
+                          out_of(c, OUT_GATED_NORM_D_dx), out_of(c, OUT_GATED_NORM_D_dz),
+                          floats_in(c, IN_GATED_NORM_D_rstd), m, h});
 }
 
 /* ---- gradients by weights */
@@ -213,6 +352,8 @@ extern "C" cuda_part cuda_fast_norm(void)
         {OP_NORM, "registers", norm_fits, NULL, NULL, NULL, norm},
         {OP_NORM_D, "registers", norm_d_fits, NULL, NULL, NULL, norm_d},
         {OP_NORM_W, "columns", norm_w_fits, NULL, NULL, norm_w_bytes, norm_w},
+        {OP_GATED_NORM, "registers", gated_fits, NULL, NULL, NULL, gated_norm},
+        {OP_GATED_NORM_D, "registers", gated_d_fits, NULL, NULL, NULL, gated_norm_d},
         {OP_GATED_NORM_W, "columns", norm_w_fits, NULL, NULL, norm_w_bytes, gated_norm_w},
         {OP_LAYER_NORM_W, "columns", norm_w_fits, NULL, NULL, norm_w_bytes, layer_norm_w},
     };

@@ -86,13 +86,44 @@ static void copy_bytes(const kernel_call *c)
 
 /* ---- gates: G is N, or 1 for a whole row */
 
+/* sigmoid(g) of W neighbours, or of their row. */
+template <int W>
+static __device__ __forceinline__ lanes<W> opened(numbers g, int64_t n_g, int64_t i, int64_t at)
+{
+    lanes<W> s;
+    if (n_g == 1) {
+        const float one = sigmoid(get(g, i));
+#pragma unroll
+        for (int k = 0; k < W; k++) s.v[k] = one;
+        return s;
+    }
+    s = load<W>(g, at);
+#pragma unroll
+    for (int k = 0; k < W; k++) s.v[k] = sigmoid(s.v[k]);
+    return s;
+}
+
+struct gate_rows {
+    numbers x, g, y; /* [M][N], [M][G], [M][N] */
+    int64_t n, n_g;
+    template <int THREADS, int W> __device__ void row(int64_t i, int thread) const
+    {
+        for (int64_t j = thread * W; j < n; j += THREADS * W) {
+            lanes<W> v = load<W>(x, i * n + j);
+            const lanes<W> s = opened<W>(g, n_g, i, i * n + j);
+#pragma unroll
+            for (int k = 0; k < W; k++) v.v[k] *= s.v[k];
+            store(y, i * n + j, v);
+        }
+    }
+};
+
 static void gate(const kernel_call *c)
 {
-    const int64_t m = c->o->dim[DIM_GATE_M], n = c->o->dim[DIM_GATE_N], n_g = c->o->dim[DIM_GATE_G];
-    const numbers x = in_of(c, IN_GATE_x), g = in_of(c, IN_GATE_g), y = out_of(c, OUT_GATE_y);
-    for_each(c, m * n, [=] __device__(int64_t i) {
-        put(y, i, get(x, i) * sigmoid(get(g, i / n * n_g + i % n % n_g)));
-    });
+    const int64_t n = c->o->dim[DIM_GATE_N];
+    for_rows(c, c->o->dim[DIM_GATE_M], n,
+             gate_rows{in_of(c, IN_GATE_x), in_of(c, IN_GATE_g), out_of(c, OUT_GATE_y), n,
+                       c->o->dim[DIM_GATE_G]});
 }
 
 struct gate_d_rows {
@@ -103,14 +134,19 @@ struct gate_d_rows {
     template <int THREADS, int W> __device__ void row(int64_t i, int thread) const
     {
         float sum = 0;
-        for (int64_t j = thread; j < n; j += THREADS) {
-            const float s = sigmoid(get(g, i * n_g + j % n_g)), d = get(dy, i * n + j);
-            const float by_g = d * get(x, i * n + j) * s * (1 - s);
-            if (dx.p) put(dx, i * n + j, d * s);
-            if (dg.p && n_g == n) put(dg, i * n + j, by_g);
-            sum += by_g;
+        for (int64_t j = thread * W; j < n; j += THREADS * W) {
+            const lanes<W> s = opened<W>(g, n_g, i, i * n + j), v = load<W>(x, i * n + j);
+            lanes<W> d = load<W>(dy, i * n + j), by_g;
+#pragma unroll
+            for (int k = 0; k < W; k++) {
+                by_g.v[k] = d.v[k] * v.v[k] * s.v[k] * (1 - s.v[k]);
+                d.v[k] *= s.v[k];
+                sum += by_g.v[k];
+            }
+            if (dx.p) store(dx, i * n + j, d);
+            if (dg.p && n_g == n) store(dg, i * n + j, by_g);
         }
-        if (!dg.p || n_g != 1) return;
+        if (!dg.p || n_g != 1 || n == 1) return;
         sum = sum_over<THREADS>(sum);
         if (thread == 0) put(dg, i, sum);
     }
@@ -119,10 +155,10 @@ struct gate_d_rows {
 static void gate_d(const kernel_call *c)
 {
     const int64_t m = c->o->dim[DIM_GATE_D_M], n = c->o->dim[DIM_GATE_D_N];
-    for_narrow_rows(c, m, n,
-                    gate_d_rows{in_of(c, IN_GATE_D_dy), in_of(c, IN_GATE_D_x),
-                                in_of(c, IN_GATE_D_g), out_of(c, OUT_GATE_D_dx),
-                                out_of(c, OUT_GATE_D_dg), n, c->o->dim[DIM_GATE_D_G]});
+    for_rows(c, m, n,
+             gate_d_rows{in_of(c, IN_GATE_D_dy), in_of(c, IN_GATE_D_x), in_of(c, IN_GATE_D_g),
+                         out_of(c, OUT_GATE_D_dx), out_of(c, OUT_GATE_D_dg), n,
+                         c->o->dim[DIM_GATE_D_G]});
 }
 
 extern "C" cuda_part cuda_maps(void)
