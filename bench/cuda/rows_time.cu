@@ -438,7 +438,7 @@ static const probe probes[] = {
      OP_GROUPED_BIAS,
      {4 * T, 32, 5760},
      0,
-     "12 o1 -",
+     "12 - o1",
      "02",
      GB(4L * 4 * T * 5760),
      0,
