@@ -465,7 +465,7 @@ fuzz-programs: build/fuzz/words.dict $(LIBRARY) $(FUZZ_OBJECTS)
 	    sed 's,^$(BUILD)/obj/,,; s,o$$,c,' | tr '\n' ' ')" || $(FUZZ_MAKE)
 
 # Words that the fuzzers try: all that stands in quotes in the readers and their tables, help apart.
-build/fuzz/words.dict: $(wildcard src/config/*.def src/model/*.def src/config/*.c src/model/*.c)
+build/fuzz/words.dict: $(wildcard src/config/*.def src/model/*.def src/config/models/*.def src/config/*.c src/config/models/*.c src/model/*.c)
 	@mkdir -p $(@D)
 	@sed 's/\.help = "[^"]*"//' $^ | grep -oE '"[A-Za-z0-9_.+!?| -]+"' | tr -d '"' | \
 	    tr ' |' '\n\n' | sed '/^..$$/d; /^.$$/d; /^$$/d; s/^[!+?]--/--/; s/.*/"&"/' | sort -u > $@

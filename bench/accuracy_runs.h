@@ -3,6 +3,7 @@
 #ifndef BENCH_ACCURACY_RUNS_H
 #define BENCH_ACCURACY_RUNS_H
 
+#include "config/models/models.h"
 #include "accuracy_rows.h"
 #include "predict/bands.h"
 

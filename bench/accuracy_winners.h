@@ -11,6 +11,7 @@
 #include "accuracy_stats.h"
 #include "base/clock.h"
 #include "predict/bands.h"
+#include "config/models/models.h"
 #include "plan/search.h"
 
 static const double WINNER_SECONDS = 30;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "config/models/models.h"
 #include "rules/rules.h"
 
 enum { RUNS = 301 };

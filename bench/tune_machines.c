@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "base/text.h"
+#include "config/models/models.h"
 #include "model/model.h"
 #include "train/executor/timing.h"
 #include "measure/tune/tune.h"

@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/git.h"
 #include "base/yaml.h"
+#include "config/models/models.h"
 #include "cli/help.h"
 #include "train/checkpoint/checkpoint.h"
 #include "config/versions.h"

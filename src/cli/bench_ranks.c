@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/models/models.h"
 #include "cli/bench.h"
 #include "cli/join.h"
 #include "cli/rank_threads.h"

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "config/models/models.h"
 #include "cli/help.h"
 
 /* ---- the tables as words of a shell */

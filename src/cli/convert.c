@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/clock.h"
 #include "base/waiting.h"
+#include "config/models/models.h"
 #include "cli/cli.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/hf/source.h"

@@ -1,4 +1,5 @@
 /* plan.c - `moefold plan`: what to run on a cluster, and why. */
+#include "config/models/models.h"
 #include "cli/plan.h"
 
 #include <stdio.h>

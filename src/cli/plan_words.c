@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "config/models/models.h"
 #include "cli/plan.h"
 #include "cli/routing.h"
 #include "predict/bands.h"

@@ -1,4 +1,5 @@
 /* report.c - `moefold report`: a recipe, a plan or a run as one page that needs nothing else. */
+#include "config/models/models.h"
 #include "cli/report_run.h"
 
 #include <stdio.h>

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/models/models.h"
 #include "cli/show.h"
 #include "cli/verdict.h"
 

@@ -8,6 +8,7 @@
 
 #include "predict/audit/audit.h"
 #include "base/file.h"
+#include "config/models/models.h"
 #include "cli/show.h"
 #include "predict/price.h"
 #include "config/export.h"

@@ -3,9 +3,69 @@
 #include "config/bridge_derive.h"
 #include "config/judgement.h"
 #include "config/loads.h"
+#include "config/megatron.h"
 #include "config/precision.h"
 #include "config/recipe.h"
 #include "config/target.h"
+
+/* Where null asks for the derived value instead of "none". */
+static const knob_id derived[] = {
+    K_ETP,
+    K_SP,
+    K_N_GPUS,
+    K_GPUS_PER_NODE,
+    K_NVLINK,
+    K_MBS,
+    K_GBS,
+    K_SEQ,
+    K_MAX_POSITIONS,
+    K_VPP,
+    K_PP_LAYOUT,
+    K_GROUP_SIZE,
+    K_OVERLAP_P2P,
+    K_BATCH_P2P,
+    K_GRAD_OVERLAP,
+    K_PARAM_OVERLAP,
+    K_ALIGN_GATHER,
+    K_TE_RNG,
+    K_WD_START,
+    K_WD_END,
+    K_DATA_SEED,
+    K_MOCK_DATA,
+    K_BUFFER_FACTOR,
+    K_ROUTING_SKEW,
+    K_GROUP_SCORE,
+    K_TARGET,
+    K_ROUTER_NORM,
+    K_OPT_OFFLOAD_FRACTION,
+    K_RECOMPUTE_MODULES,
+    K_KV_HEADS,
+    K_HEAD_DIM,
+    K_MOE_FFN,
+    K_FFN,
+    K_BF16,
+    K_FP16,
+    K_FP8,
+    K_FP8_RECIPE,
+    K_FP8_HISTORY,
+    K_FP8_AMAX,
+    K_FP8_PARAMS,
+    K_BF16_ENDS,
+    K_BF16_START,
+    K_BF16_END,
+    K_FP4,
+    K_FP4_PARAMS,
+    K_REUSE_GRAD,
+    K_GRAD_FP32,
+    K_CONNECTIONS,
+    K_PACK_STEP,
+};
+
+static void reopen_nulls(recipe *r)
+{
+    for (size_t i = 0; i < sizeof derived / sizeof derived[0]; i++)
+        if (r->knob[derived[i]].v.kind == V_NULL) r->knob[derived[i]].from = FROM_NOTHING;
+}
 
 static void derive_recompute(recipe *r)
 {
@@ -83,6 +143,8 @@ static void derive_data(recipe *r)
 
 void recipe_derive(recipe *r)
 {
+    reopen_nulls(r);
+    megatron_derive(r);
     if (!recipe_is_lm(r)) bridge_derive(r);
     precision_derive(r);
     target_derive(r);

@@ -123,6 +123,11 @@ void job_of(job *j, const recipe *r)
     for (int k = 0; k < K_COUNT; k++) job_take(j, r, (knob_id)k);
 }
 
+bool resolve_is_open(const resolving *d, knob_id k)
+{
+    return d->r->knob[k].from == FROM_NOTHING;
+}
+
 void resolve_fill(resolving *d, knob_id k, value v, origin from, const char *format, ...)
 {
     va_list args;

@@ -19,6 +19,9 @@ typedef struct resolving {
     job *j;
 } resolving;
 
+/* Has nobody set or filled it? */
+bool resolve_is_open(const resolving *d, knob_id k);
+
 /* Fills a knob that nobody has set (recipe_fill); gives it, or every knob, its default. */
 void resolve_fill(resolving *d, knob_id k, value v, origin from, const char *format, ...)
     __attribute__((format(printf, 5, 6)));

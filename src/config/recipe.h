@@ -99,7 +99,8 @@ void recipe_fill_defaults(recipe *r);
 /* The recipe before what follows and the defaults filled it: as people and the model have it. */
 void recipe_reopen(recipe *out, const recipe *resolved);
 
-/* What the knobs of this folder imply for one another: the precision recipe, recompute, graphs. */
+/* What knobs imply for one another whatever model and layout are: what null asks for, the habits of
+ * Megatron-LM and -Bridge, the precision recipe, recompute, graphs. */
 void recipe_derive(recipe *r);
 
 /* Of that what replaces the model's own: a score of groups that Megatron does not have. */

@@ -359,8 +359,7 @@ static status derive_chunks(resolving *d, error *err)
 /* Embedding and loss counted as layers, where that divides. */
 static bool derive_accounted(resolving *d, int64_t layers, int64_t stages)
 {
-    if (recipe_setting(d->r, K_ACCOUNT_EMBEDDING)->from != FROM_NOTHING ||
-        recipe_setting(d->r, K_ACCOUNT_LOSS)->from != FROM_NOTHING)
+    if (!resolve_is_open(d, K_ACCOUNT_EMBEDDING) || !resolve_is_open(d, K_ACCOUNT_LOSS))
         return false;
     bool both = (layers + 2) % stages == 0;
     if (!both && (layers + 1) % stages) return false;

@@ -1,125 +1,16 @@
-/* model.c - from moefold.model to knobs, and from knobs to a model.
+/* model.c - what knobs of an architecture imply for one another, and from a job to a model.
  *
  * I1  Sizes of a model lie in 0..2^40, its layers in 0..MODEL_LAYERS_MAX, whatever the knobs hold.
  * I2  A null knob that has a derivation (key/value heads, head size, widths) counts as derived,
  *     even where the user wrote null: a model has no holes. */
 #include "model/model.h"
 
-#include <ctype.h>
 #include <inttypes.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "base/maths.h"
-#include "model/family.h"
-#include "model/hf_config.h"
 
 #define SIZE_MOST (INT64_C(1) << 40)
-
-/* ---- moefold.model */
-
-/* The nearest preset, by its own name or by what stands behind the slash of a name on the hub. */
-static const char *bare_name(arena *a, const char *name)
-{
-    const char *slash = strrchr(name, '/');
-    char *bare = arena_copy(a, slash ? slash + 1 : name, strlen(slash ? slash + 1 : name));
-    for (char *p = bare; *p; p++) *p = (char)tolower((unsigned char)*p);
-    return bare;
-}
-
-static status unknown_model(const recipe *r, const char *name, error *err)
-{
-    int n;
-    const char *const *presets = model_presets(&n);
-    const char *near = text_nearest(bare_name(r->a, name), presets, n);
-    const char *missing = family_missing_by_name(name);
-    if (missing)
-        return error_set(err, ERR_INPUT, "%s=%.200s: moefold does not have its %s",
-                         knobs[K_MODEL].key, name, missing);
-    textbuf list = text_init(r->a);
-    for (int i = 0; i < n; i++) text_add(&list, "%s%s", i ? ", " : "", presets[i]);
-    return error_set(err, ERR_INPUT,
-                     "%s=%.200s: no preset, config.json or folder has this name%s%s%s; presets "
-                     "are %s",
-                     knobs[K_MODEL].key, name, near ? "; the nearest preset is '" : "",
-                     near ? near : "", near ? "'" : "", list.s);
-}
-
-static bool is_config_file(const char *path)
-{
-    size_t n = strlen(path);
-    return n > 5 && strcmp(path + n - 5, ".json") == 0 && file_exists(path);
-}
-
-bool model_is_named(const char *name)
-{
-    if (model_is_preset(name) || file_is_folder(name) || is_config_file(name)) return true;
-    return !file_exists(name) && (model_is_spelled(name) || family_missing_by_name(name));
-}
-
-/* The config.json that a path means: the file itself, or the one in that folder. NULL: neither. */
-static const char *as_config(arena *a, const char *path)
-{
-    if (is_config_file(path)) return path;
-    if (!file_is_folder(path)) return NULL;
-    bool slash = *path && path[strlen(path) - 1] == '/';
-    return arena_text(a, "%s%sconfig.json", path, slash ? "" : "/");
-}
-
-static const char *find_config(const recipe *r, const char *name)
-{
-    const char *path = NULL;
-    if (name[0] != '/' && *r->folder)
-        path = as_config(r->a, arena_text(r->a, "%s%s", r->folder, name));
-    return path ? path : as_config(r->a, name);
-}
-
-const char *model_config_path(const recipe *r)
-{
-    const char *name = recipe_word(r, K_MODEL);
-    const char *path = name && *name && !model_is_preset(name) ? find_config(r, name) : NULL;
-    return path && file_exists(path) ? path : NULL;
-}
-
-/* A model cannot be without these: null gives them back to the preset or the config.json. */
-static void reopen_sizes(recipe *r)
-{
-    static const knob_id sizes[] = {K_LAYERS,   K_HIDDEN,   K_HEADS, K_VOCAB,
-                                    K_KV_HEADS, K_HEAD_DIM, K_FFN,   K_MOE_FFN};
-    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
-        if (r->knob[sizes[i]].v.kind == V_NULL) r->knob[sizes[i]].from = FROM_NOTHING;
-}
-
-/* A tokenizer that the recipe names as a folder or a file in it is the one that made the data. */
-static void fill_eos(recipe *r)
-{
-    const char *name = recipe_word(r, K_TOKENIZER_MODEL);
-    if (!name || !file_exists(name) || recipe_is(r, K_TOKENIZER, "NullTokenizer")) return;
-    bool folder = file_is_folder(name);
-    int64_t id =
-        config_tokenizer_eos(r, folder ? arena_text(r->a, "%s/", name) : file_folder(r->a, name));
-    if (id >= 0)
-        recipe_fill(r, K_EOD, value_of_int(id), FROM_MODEL, "%s: eos_token of the tokenizer", name);
-}
-
-status model_fill(recipe *r, error *err)
-{
-    reopen_sizes(r);
-    fill_eos(r);
-    const char *name = recipe_word(r, K_MODEL);
-    if (!name) return OK;
-    if (model_is_preset(name)) return preset_fill(r, name, err);
-    const char *path = *name ? find_config(r, name) : NULL;
-    if (!path && model_is_spelled(name)) return preset_fill(r, name, err);
-    if (!path) return unknown_model(r, name, err);
-    if (!file_exists(path))
-        return error_set(
-            err, ERR_INPUT,
-            "%s=%.200s: the folder %.400s has no config.json (and no recipe.yaml or "
-            "metrics.jsonl, as a run's folder would); give a folder that has one, or a preset",
-            knobs[K_MODEL].key, name, file_folder(r->a, path));
-    return config_fill(r, path, err);
-}
 
 /* ---- what knobs imply */
 

@@ -12,6 +12,7 @@
  *     without one override: that is not valid.
  * I3  A look costs about 0.1 ms, more where a pipeline has thousands of stages; LOOKS_MAX bounds
  *     what the search for a smaller set may spend. */
+#include "config/models/models.h"
 #include "rules/rules.h"
 
 #include <string.h>

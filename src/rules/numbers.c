@@ -3,6 +3,7 @@
  * I1  Every number is safe for any sizes: not positive, huge, not dividing. */
 #include <string.h>
 
+#include "config/models/models.h"
 #include "config/precision.h"
 #include "rules/words.h"
 

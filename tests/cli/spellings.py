@@ -79,7 +79,7 @@ def spelled(preset, job, hubs):
 
 def names_on_the_hub():
     """From the table of presets: PRESET("name", "owner/model|owner/model", ..."""
-    text = open("src/model/presets.def", encoding="ascii").read()
+    text = open("src/config/models/presets.def", encoding="ascii").read()
     return {m[1]: "".join(re.findall(r'"([^"]*)"', m[2])).split("|") if "/" in m[2] else []
             for m in re.finditer(r'PRESET\("([^"]+)",\s*((?:"[^"]*"\s*)+),', text)}
 

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "config/models/models.h"
 #include "cli/plan.h"
 #include "predict/bands.h"
 #include "predict/changes.h"

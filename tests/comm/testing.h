@@ -11,6 +11,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "config/models/models.h"
 #include "backend/comm/comm.h"
 
 typedef struct result {

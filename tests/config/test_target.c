@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "config/models/models.h"
 #include "layout/setup.h"
 #include "model/model.h"
 #include "config/target.h"

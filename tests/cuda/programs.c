@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "cuda/cases.h"
+#include "config/models/models.h"
 #include "model/model.h"
 #include "ir/program.h"
 #include "ir/target.h"

@@ -7,6 +7,7 @@
 #include <jansson.h>
 #include <math.h>
 
+#include "config/models/models.h"
 #include "model/params.h"
 
 static void must_be_printable(const model *m, arena *a) /* I1 */

@@ -3,6 +3,7 @@
  * I1  What rules_fix gives are overrides that can be read and that leave no error. */
 #include "fuzz/mutate.h"
 
+#include "config/models/models.h"
 #include "rules/rules.h"
 
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t n, size_t max, unsigned int seed)

@@ -7,6 +7,7 @@
  * I4  A violation has a message, and its repairs are overrides that can be read. */
 #include "fuzz/mutate.h"
 
+#include "config/models/models.h"
 #include "rules/rules.h"
 
 enum { WORLD_MAX = 64 }; /* larger worlds have the same code, only more of it */

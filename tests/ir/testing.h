@@ -9,6 +9,7 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "config/models/models.h"
 #include "ir/program.h"
 
 /* The reference cases of all families, and the tiny preset with options of its own. */

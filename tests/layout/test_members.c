@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "config/models/models.h"
 #include "layout/members.h"
 
 static void make(setup *s, arena *a, const char *const *words)

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "config/models/models.h"
 #include "layout/setup.h"
 
 static arena *scratch;

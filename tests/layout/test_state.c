@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "base/maths.h"
+#include "config/models/models.h"
 #include "layout/setup.h"
 
 static arena *scratch;

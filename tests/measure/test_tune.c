@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "config/models/models.h"
 #include "model/model.h"
 #include "measure/tune/expect.h"
 

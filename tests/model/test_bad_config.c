@@ -1,4 +1,5 @@
 /* test_bad_config.c - every kind of wrong config.json is refused with a message that names it. */
+#include "config/models/models.h"
 #include "testing.h"
 
 typedef struct mutation {

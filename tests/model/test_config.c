@@ -1,4 +1,5 @@
 /* test_config.c - config.json of every family, in both spellings, as knobs. */
+#include "config/models/models.h"
 #include "testing.h"
 
 #include <unistd.h>

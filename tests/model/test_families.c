@@ -1,4 +1,5 @@
 /* test_families.c - further families: public files against presets, totals, what is refused. */
+#include "config/models/models.h"
 #include "testing.h"
 
 static const totals known[] = {

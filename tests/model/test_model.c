@@ -1,4 +1,5 @@
 /* test_model.c - naming a model, what knobs imply, and sizes that no model has. */
+#include "config/models/models.h"
 #include "testing.h"
 
 #define CUSTOM                                                                                     \

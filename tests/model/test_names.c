@@ -1,4 +1,5 @@
 /* test_names.c - every spelling of a model: presets, names on the hub, files, folders. */
+#include "config/models/models.h"
 #include "testing.h"
 
 #include <sys/stat.h>

@@ -1,4 +1,5 @@
 /* test_params.c - the parameter table: totals, cuts, and its places in real checkpoints. */
+#include "config/models/models.h"
 #include "testing.h"
 
 #include "model/safetensors.h"

@@ -1,11 +1,12 @@
 /* test_write_config.c - a recipe as a config.json: what is written reads as the same model, for
  * every family and every field, with random values; and what is no field of a family is refused by
  * the knob's name. Whether transformers reads the same is asked in tests/cli/test_export.c. */
+#include "config/models/models.h"
 #include "testing.h"
 
 #include "base/json.h"
-#include "model/family.h"
-#include "model/hf_config.h"
+#include "config/models/family.h"
+#include "config/models/hf_config.h"
 
 static uint64_t seed = 11;
 

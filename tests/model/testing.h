@@ -13,6 +13,7 @@
 #include <cmocka.h>
 #include <jansson.h>
 
+#include "config/models/models.h"
 #include "model/model.h"
 #include "model/params.h"
 

@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "config/models/models.h"
 #include "plan/search.h"
 
 /* A preset model with overrides, the last NULL; NULL: none. */

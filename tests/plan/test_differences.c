@@ -3,6 +3,7 @@
 
 #include <math.h>
 
+#include "config/models/models.h"
 #include "plan/differences.h"
 
 static const char base[] = "cluster.gpu=H100 cluster.n_gpus=64 tp=2 pp=4 ep=8 etp=1 gbs=128 mbs=1";

@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "config/models/models.h"
 #include "rules/rules.h"
 #include "plan/search.h"
 

@@ -7,6 +7,7 @@
 #ifndef TESTS_PREDICT_DELTAS_H
 #define TESTS_PREDICT_DELTAS_H
 
+#include "config/models/models.h"
 #include "predict/audit/audit.h"
 #include "predict/price.h"
 #include "predict/published.h"

@@ -12,6 +12,7 @@
 
 #include "predict/allocated.h"
 #include "predict/csv.h"
+#include "config/models/models.h"
 #include "rules/rules.h"
 
 #define MEASURED_CSV "tests/data/measured-memory.csv"

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "config/models/models.h"
 #include "base/file.h"
 #include "predict/published.h"
 #include "ir/memory/packing.h"

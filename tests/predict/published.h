@@ -6,6 +6,7 @@
 #ifndef TESTS_PREDICT_PUBLISHED_H
 #define TESTS_PREDICT_PUBLISHED_H
 
+#include "config/models/models.h"
 #include "predict/published_features.h"
 
 /* ---- the model */

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "config/models/models.h"
 #include "layout/state.h"
 #include "predict/muon.h"
 #include "predict/price.h"

@@ -6,6 +6,7 @@
 
 #include "predict/changes.h"
 #include "predict/price.h"
+#include "config/models/models.h"
 #include "rules/rules.h"
 
 #define LAYOUT                                                                                     \

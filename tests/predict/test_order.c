@@ -4,6 +4,7 @@
 
 #include "predict/audit/audit.h"
 #include "predict/audit/order_check.h"
+#include "config/models/models.h"
 #include "rules/rules.h"
 
 #define M       "model."

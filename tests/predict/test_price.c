@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "predict/price.h"
+#include "config/models/models.h"
 #include "rules/rules.h"
 
 static price price_of_words(const char *name, const char *words, double skew)

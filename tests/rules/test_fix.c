@@ -2,6 +2,7 @@
  * needless.
  *
  * FIX_SEED=n FIX_RECIPES=1 in the environment tries one recipe again. */
+#include "config/models/models.h"
 #include "rules/testing.h"
 
 #include <dirent.h>

@@ -1,6 +1,7 @@
 /* Every flag of Megatron-LM and key of Megatron-Bridge that sets no knob, and every knob with one
  * value that our runtime runs: with a value that would change weights, data or what runs, a run of
  * ours is refused by that name, and the repair repairs it. */
+#include "config/models/models.h"
 #include "rules/testing.h"
 
 #include <stdlib.h>

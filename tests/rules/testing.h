@@ -15,6 +15,7 @@
 
 #include <cmocka.h>
 
+#include "config/models/models.h"
 #include "config/megatron.h"
 #include "rules/rules.h"
 

@@ -3,6 +3,7 @@
 #ifndef TESTS_TRAIN_HF_TESTING_H
 #define TESTS_TRAIN_HF_TESTING_H
 
+#include "config/models/models.h"
 #include "model/testing.h"
 
 #include <ftw.h>

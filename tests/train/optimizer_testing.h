@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "base/philox.h"
+#include "config/models/models.h"
 #include "train/executor/optimizer.h"
 #include "train/executor/owned.h"
 #include "train/executor/part_map.h"

@@ -7,6 +7,7 @@
 
 #include <stdio.h>
 
+#include "config/models/models.h"
 #include "train/parity/parity.h"
 #include "ranks_testing.h"
 

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "base/philox.h"
+#include "config/models/models.h"
 #include "train/executor/init_weights.h"
 #include "train/executor/part_map.h"
 

@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "measure/bench/microbench.h"
+#include "config/models/models.h"
 #include "train/executor/timing.h"
 
 enum { RANKS = 2, POINTS = 2 };

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "predict/routing.h"
+#include "config/models/models.h"
 #include "train/ranks_testing.h"
 #include "train/loop/trainer.h"
 

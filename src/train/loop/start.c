@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/waiting.h"
 #include "backend/comm/agree.h"
+#include "config/models/models.h"
 #include "train/hf/weights.h"
 #include "train/executor/init_weights.h"
 #include "train/loop/state.h"

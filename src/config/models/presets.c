@@ -2,7 +2,8 @@
 #include <string.h>
 #include <strings.h>
 
-#include "model/family.h"
+#include "config/models/models.h"
+#include "config/models/family.h"
 #include "model/model.h"
 
 typedef struct preset {
@@ -14,13 +15,13 @@ typedef struct preset {
 
 static const preset presets[] = {
 #define PRESET(name, hub, family, n_dense, settings) {name, hub, family, n_dense, settings},
-#include "model/presets.def"
+#include "config/models/presets.def"
 #undef PRESET
 };
 
 static const char *const names[] = {
 #define PRESET(name, hub, family, n_dense, settings) name,
-#include "model/presets.def"
+#include "config/models/presets.def"
 #undef PRESET
 };
 

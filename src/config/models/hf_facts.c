@@ -10,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "model/hf_config.h"
+#include "config/models/hf_config.h"
 
 typedef facts_side side;
 

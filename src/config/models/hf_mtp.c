@@ -6,7 +6,7 @@
 #include <inttypes.h>
 
 #include "base/file.h"
-#include "model/hf_config.h"
+#include "config/models/hf_config.h"
 #include "model/model.h"
 #include "model/safetensors.h"
 

@@ -6,7 +6,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "model/hf_config.h"
+#include "config/models/hf_config.h"
 #include "model/model.h"
 
 /* IN_UPPER_WINDOW: only layers from max_window_layers on have the window. IN_CHOSEN: transformers

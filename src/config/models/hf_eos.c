@@ -10,7 +10,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "model/hf_config.h"
+#include "config/models/hf_config.h"
 
 /* ---- the tokenizer's file */
 

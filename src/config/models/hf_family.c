@@ -5,7 +5,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "model/hf_config.h"
+#include "config/models/hf_config.h"
 
 /* Hub: how names of such models start. */
 static const struct {

@@ -3,7 +3,7 @@
  * Everything that decides the shape or the mathematics of a family stands here even where it is our
  * default: a Megatron-LM argument list has other defaults, and a model must not change with
  * them. */
-#include "model/family.h"
+#include "config/models/family.h"
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* hf_config.h - the parts of the config.json reader and of its writer. Private to src/model.
+/* hf_config.h - the parts of the config.json reader and of its writer. Private to src/config/models.
  *
  * I1  What reads a field and what writes it stand side by side: a row of hf_fields.c is both, every
  *     other part is a pair of functions in one file (config_parts).
@@ -10,7 +10,7 @@
 #define MODEL_HF_CONFIG_H
 
 #include "base/json.h"
-#include "model/family.h"
+#include "config/models/family.h"
 #include "model/model.h"
 
 typedef struct config {

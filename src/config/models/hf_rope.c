@@ -10,7 +10,7 @@
  * read. */
 #include <math.h>
 
-#include "model/hf_config.h"
+#include "config/models/hf_config.h"
 
 typedef enum rope_kind { DEFAULT, YARN, LLAMA3, LINEAR, DYNAMIC, N_ROPE_KINDS } rope_kind;
 

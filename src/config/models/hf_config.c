@@ -1,7 +1,8 @@
 /* hf_config.c - a Hugging Face config.json as knobs and knobs as a config.json: messages, values,
  * and fields that are more than one knob, each read and written by a pair of functions. The plain
  * fields are a table, hf_fields.c, with the rules for all of them. */
-#include "model/hf_config.h"
+#include "config/models/models.h"
+#include "config/models/hf_config.h"
 
 #include <inttypes.h>
 #include <stdarg.h>

@@ -4,7 +4,7 @@
 #include <inttypes.h>
 
 #include "base/maths.h"
-#include "model/hf_config.h"
+#include "config/models/hf_config.h"
 
 typedef enum relation { MULTIPLE_OF, EQUAL_TO, AT_LEAST } relation;
 

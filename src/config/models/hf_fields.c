@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "model/hf_config.h"
+#include "config/models/hf_config.h"
 
 enum { NEEDED = 1, NULL_OK = 2, SKIP_ZERO = 4 };
 

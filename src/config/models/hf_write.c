@@ -9,7 +9,8 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "model/hf_config.h"
+#include "config/models/models.h"
+#include "config/models/hf_config.h"
 
 enum { NAMED_MAX = 16 };
 
