@@ -229,9 +229,9 @@ bool target_lack_of(const recipe *resolved, int i, target_lack *out, arena *a)
     return true;
 }
 
-bool target_overlaps_tp(const recipe *r)
+bool target_overlaps_tp(const job *j)
 {
-    return target_of(r) == TARGET_MOEFOLD || !recipe_on(r, K_MLA);
+    return job_is_ours(j) || !j->mla;
 }
 
 bool target_has(const recipe *r, knob_id k)

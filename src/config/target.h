@@ -49,7 +49,7 @@ bool target_lack_of(const recipe *resolved, int i, target_lack *out, arena *a);
 
 /* Has tp_comm_overlap an effect? Megatron turns it off where it meets MLA (rule
  * tp-overlap-without-mla). */
-bool target_overlaps_tp(const recipe *r);
+bool target_overlaps_tp(const job *j);
 
 /* May this knob be on for the recipe's target at all? For searches, before anything is resolved. */
 bool target_has(const recipe *r, knob_id k);

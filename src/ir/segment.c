@@ -185,11 +185,6 @@ const param *seg_row(const builder *b, const char *name)
     return NULL;
 }
 
-static int64_t local_elements(const setup *s, const param *row)
-{
-    return param_local(row, s->lay.tp, s->lay.etp, s->lay.ep);
-}
-
 int seg_view(builder *b, int parent, int64_t first, int64_t elements)
 {
     buf whole = b->seg->bufs[parent];
@@ -211,7 +206,8 @@ static int add_row(builder *b, const char *name, life l)
         if (p->life == l && p->row == row && p->layer_step == b->layer_step) return i;
     }
     dtype type = !row->trained ? DTYPE_F32 : l == LIFE_WEIGHT ? b->types.weight : b->types.gradient;
-    int id = add_typed(b, row->name, l, local_elements(b->s, row), type);
+    const layout *lay = &b->s->lay;
+    int id = add_typed(b, row->name, l, param_local(row, lay->tp, lay->etp, lay->ep), type);
     b->seg->bufs[id].row = row;
     b->seg->bufs[id].layer_step = b->layer_step;
     return id;

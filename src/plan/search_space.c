@@ -254,7 +254,7 @@ bool space_kind_ok(const space *s, const choice *c)
     if (c->tp_overlap && c->tp == 1) return false;
     if (pinned(s, K_TP_OVERLAP)) {
         if (s->asked->tp_overlap != c->tp_overlap && c->tp > 1) return false;
-    } else if (c->tp_overlap && !target_overlaps_tp(&base->r))
+    } else if (c->tp_overlap && !target_overlaps_tp(&base->j))
         return false;
     if (c->cp == 1) return c->kind == CP_RING;
     if (kind_is_pinned_away(s, c)) return false;

@@ -54,12 +54,6 @@ void assembly_use(assembly *s, segment *seg)
     p->segments[p->n_segments++] = seg;
 }
 
-/* Builders begin with an empty segment, so that its number is written at the end. */
-static void number_segments(program *p)
-{
-    for (int i = 0; i < p->n_segments; i++) p->segments[i]->id = i;
-}
-
 void assembly_done(assembly *s, segment *seg, unsigned drop)
 {
     offload_options offload = offload_options_of(&s->p->s->j);
@@ -218,7 +212,7 @@ void program_build(program *p, const setup *s, int64_t rank, arena *a)
     assembly build = {.own = a};
     assemble(&build, p, s, rank, a);
     build_items(&build);
-    number_segments(p);
+    for (int i = 0; i < p->n_segments; i++) p->segments[i]->id = i; /* builders write all of one */
     plan_memory(p, false, a);
 }
 

@@ -71,7 +71,7 @@ static int gather_gradient(builder *b, const gemm *p, int dy)
 static bool by_blocks(const builder *b)
 {
     const job *j = &b->s->j;
-    return b->s->lay.tp > 1 && j->sp && j->tp_overlap && target_overlaps_tp(&b->s->r);
+    return b->s->lay.tp > 1 && j->sp && j->tp_overlap && target_overlaps_tp(j);
 }
 
 /* Transformer Engine cuts only what waits for a gather or ends in a scatter: forward GEMMs and

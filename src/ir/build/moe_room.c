@@ -30,14 +30,9 @@ int64_t moe_capacity(const builder *b)
     return c < b->T ? c : b->T;
 }
 
-static bool is_forced(const builder *b)
-{
-    return b->s->j.force_balance;
-}
-
 static int64_t room_for(const builder *b, double load, int64_t most)
 {
-    double factor = is_forced(b) ? 1.0 : 1.5;
+    double factor = b->s->j.force_balance ? 1.0 : 1.5;
     if (job_has(&b->s->j, K_BUFFER_FACTOR)) factor = b->s->j.buffer_factor;
     double wanted = ceil(load * factor * (1 - 1e-12)); /* products of whole numbers stay whole */
     int64_t room = wanted < (double)most ? (int64_t)wanted : most;
@@ -77,8 +72,9 @@ int64_t room_of_rows(const builder *b, const moe_bufs *t, int64_t n)
     double load = (double)tokens * (double)m->topk * (double)here / (double)m->experts;
     if (t->pad) return n * t->pad * here;
     if (t->capacity) most = smaller(most, n * t->capacity * here);
-    if (is_forced(b)) load = (double)(here * forced_rows(b, tokens));                     /* I2 */
-    if (is_forced(b) && t->out != NONE) load = (double)(n * here * forced_rows(b, b->T)); /* I3 */
+    if (b->s->j.force_balance) load = (double)(here * forced_rows(b, tokens)); /* I2 */
+    if (b->s->j.force_balance && t->out != NONE)
+        load = (double)(n * here * forced_rows(b, b->T)); /* I3 */
     return room_for(b, load, most);
 }
 
@@ -96,7 +92,7 @@ static double chance(const model *m, int64_t n)
 /* Of one rank's tokens, those with an expert among n. */
 static double tokens_for(const builder *b, int64_t n)
 {
-    if (!is_forced(b)) return (double)b->T * chance(&b->s->m, n);
+    if (!b->s->j.force_balance) return (double)b->T * chance(&b->s->m, n);
     return (double)smaller(b->T, n * forced_rows(b, b->T)); /* I2 */
 }
 

@@ -12,11 +12,6 @@
 
 enum { CHUNK = 1 << 14 };
 
-static double embedding_deviation(const job *j)
-{
-    return job_has(j, K_EMBED_INIT_STD) ? j->embed_init_std : j->init_std;
-}
-
 static double output_deviation(const setup *s)
 {
     return s->j.init_std / sqrt(2.0 * (double)s->m.n_layers);
@@ -43,16 +38,18 @@ static void draw_a_log(const philox *g, int64_t first, int64_t n, float *out)
 void init_elements(const init_source *from, int64_t first, int64_t n, float *out)
 {
     philox g = philox_stream(from->seed, philox_id(from->name));
+    const job *j = &from->s->j;
     uint64_t at = (uint64_t)first;
     switch (from->row->init) {
     case INIT_NORMAL:
-        philox_normal(&g, at, n, from->s->j.init_std, out);
+        philox_normal(&g, at, n, j->init_std, out);
         break;
     case INIT_OUTPUT:
         philox_normal(&g, at, n, output_deviation(from->s), out);
         break;
     case INIT_EMBEDDING:
-        philox_normal(&g, at, n, embedding_deviation(&from->s->j), out);
+        philox_normal(&g, at, n, job_has(j, K_EMBED_INIT_STD) ? j->embed_init_std : j->init_std,
+                      out);
         break;
     case INIT_ONE:
         fill_constant(1, n, out);
