@@ -111,7 +111,7 @@ static void find_context(finder *f, const setup *s)
     for (int k = 0; k < CP_KINDS && c.cp > 1 && !pinned(f, K_CP_COMM); k++) {
         c.kind = (cp_kind)k;
         int64_t levels[2];
-        bool latent = k == CP_LATENT && (!s->m.mla || !target_has(&s->r, K_LATENT_RING));
+        bool latent = k == CP_LATENT && (!s->m.mla || !target_has(&s->j, K_LATENT_RING));
         bool level = k == CP_LEVELS && !choice_levels(s, c.tp, c.cp, levels);
         if (c.kind == f->won->kind || latent || level) continue;
         try_other(f, "context", plan_cp_kind(c.kind), &c, NULL);

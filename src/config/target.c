@@ -234,9 +234,9 @@ bool target_overlaps_tp(const job *j)
     return job_is_ours(j) || !j->mla;
 }
 
-bool target_has(const recipe *r, knob_id k)
+bool target_has(const job *j, knob_id k)
 {
-    if (target_of(r) == TARGET_MOEFOLD) return true;
+    if (job_is_ours(j)) return true;
     for (int g = 0; g < N_GAPS; g++)
         if (gaps[g].knob == k) return false;
     return true;

@@ -51,7 +51,7 @@ bool target_lack_of(const recipe *resolved, int i, target_lack *out, arena *a);
  * tp-overlap-without-mla). */
 bool target_overlaps_tp(const job *j);
 
-/* May this knob be on for the recipe's target at all? For searches, before anything is resolved. */
-bool target_has(const recipe *r, knob_id k);
+/* May this knob be on for the job's target at all? For searches. */
+bool target_has(const job *j, knob_id k);
 
 #endif

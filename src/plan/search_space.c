@@ -269,7 +269,7 @@ bool space_kind_ok(const space *s, const choice *c)
     case CP_LEVELS:
         return !sinks && !has_windows(m) && choice_levels(base, c->tp, c->cp, levels);
     default:
-        return m->mla && target_has(s->m->given, K_LATENT_RING);
+        return m->mla && target_has(&base->j, K_LATENT_RING);
     }
 }
 
