@@ -40,6 +40,11 @@ RULE_IDS := $(BUILD)/generated/rules/rule_ids.h
 MADE     := $(OPS) $(JOB) $(RULE_IDS)
 PAGE     := $(patsubst src/report/%,$(BUILD)/generated/report/%.h,$(wildcard src/report/page.html \
             src/report/page.css src/report/page.js))
+
+# Emulated devices and words that plant faults, and the program with them: for tests.
+EMULATED     := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tests/emulated/*.c))
+TEST_PROGRAM := $(BUILD)/moefold-test
+
 TESTS    := $(patsubst %.c,$(BUILD)/%,$(sort $(wildcard tests/*/test_*.c)))
 SCRIPTS  := $(sort $(wildcard tests/*/test_*.sh))
 FUZZERS  := $(patsubst tests/fuzz/%.c,build/fuzz/%,$(sort $(wildcard tests/fuzz/fuzz_*.c)))
@@ -141,7 +146,7 @@ TSAN_TESTS := $(filter $(BUILD)/tests/comm/% $(BUILD)/tests/device/%,$(TESTS)) \
 
 tsan: ## Run tests/comm and tests/device, ranks as threads, a quarter of the layouts and saves under the thread sanitizer
 	@CC='$(CC)' tools/deps build test
-	@$(MAKE) $(SUB) BUILD=build/tsan $(TSAN_TESTS:build/%=build/tsan/%) build/tsan/moefold \
+	@$(MAKE) $(SUB) BUILD=build/tsan $(TSAN_TESTS:build/%=build/tsan/%) build/tsan/moefold build/tsan/moefold-test \
 	    build/tsan/moefold-mpi.so \
 	    SANITIZE='-fsanitize=thread -Wno-maybe-uninitialized'
 	@TEST_SECONDS=$${TEST_SECONDS:-3600} MOEFOLD_LAYOUTS=$${MOEFOLD_LAYOUTS:-4} \
@@ -244,6 +249,10 @@ $(PROGRAM): $(BUILD)/obj/$(MAIN:.c=.o) $(LIBRARY)
 	$(call say,link,$@)
 	$(Q)$(COMPILE) $^ $(LDFLAGS) $(LINK_LIBS) -o $@
 
+$(TEST_PROGRAM): $(BUILD)/obj/$(MAIN:.c=.o) $(EMULATED) $(LIBRARY)
+	$(call say,link,$@)
+	$(Q)$(COMPILE) $^ $(LDFLAGS) $(LINK_LIBS) -o $@
+
 $(LIBRARY): $(OBJECTS) $(BUILD)/sources
 	@rm -f $@
 	$(Q)ar rcs $@ $(OBJECTS)
@@ -311,10 +320,10 @@ TEST_LINK := $(if $(shell command -v ld.lld),-fuse-ld=lld)
 
 # Tests run for seconds: what they call is optimized, and they themselves hardly.
 $(BUILD)/tests/%: private CFLAGS += -O1
-$(BUILD)/tests/%: tests/%.c $(LIBRARY) $(BUILD)/flags
+$(BUILD)/tests/%: tests/%.c $(EMULATED) $(LIBRARY) $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call say,$(CC),$<)
-	$(Q)$(COMPILE) -MMD -MP -MF $@.d -MT $@ $< $(LIBRARY) $(TEST_LINK) \
+	$(Q)$(COMPILE) -MMD -MP -MF $@.d -MT $@ $< $(EMULATED) $(LIBRARY) $(TEST_LINK) \
 	    $(LDFLAGS) $(LINK_LIBS) -lcmocka -o $@
 
 $(BUILD)/tests/plan/test_alone: tests/plan/test_alone.c $(PLANNER) $(BUILD)/flags
@@ -445,11 +454,11 @@ $(BUILD)/sources: FORCE
 check-deps:
 	@CC='$(CC)' tools/deps --check build
 
-test-programs: $(TESTS) $(MPI_OBJECT)
+test-programs: $(TESTS) $(TEST_PROGRAM) $(MPI_OBJECT)
 	@:
-bench-programs: $(BENCHES)
+bench-programs: $(BENCHES) $(TEST_PROGRAM)
 	@:
-cuda-programs: $(PROBES) $(NO_DRIVER)
+cuda-programs: $(PROBES) $(NO_DRIVER) $(TEST_PROGRAM)
 	@:
 FUZZ_OBJECTS := $(patsubst build/fuzz/%,$(BUILD)/obj/tests/fuzz/%.o,$(FUZZERS))
 fuzz-objects: $(FUZZ_OBJECTS)
@@ -471,5 +480,5 @@ build/fuzz/words.dict: $(wildcard src/config/*.def src/model/*.def src/config/mo
 	    tr ' |' '\n\n' | sed '/^..$$/d; /^.$$/d; /^$$/d; s/^[!+?]--/--/; s/.*/"&"/' | sort -u > $@
 
 -include $(BACKENDS:=.d)
--include $(OBJECTS:.o=.d) $(BUILD)/obj/$(MAIN:.c=.d) $(TESTS:=.d) $(BENCHES:=.d) $(FUZZERS:=.d)
+-include $(OBJECTS:.o=.d) $(EMULATED:.o=.d) $(BUILD)/obj/$(MAIN:.c=.d) $(TESTS:=.d) $(BENCHES:=.d) $(FUZZERS:=.d)
 -include $(PROBES:=.d) $(CUDA_OBJECTS:.o=.d) $(CUDA_TEST:.o=.d) $(BLACKWELL:.o=.d)

@@ -3,6 +3,7 @@
 # differences must be named, four knobs and one operation that is delayed. From the repository's root.
 set -eu
 moefold=$(readlink -f "${MOEFOLD:-./moefold}")
+moefold_test=${MOEFOLD_TEST:-$(dirname "$moefold")/moefold-test} # delays an operation
 export OMP_WAIT_POLICY=passive OMP_NUM_THREADS=1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -30,4 +31,4 @@ planted batch 'train.global_batch_size +4 -> 32' gbs=32
 planted sequence 'model.seq_length +64 -> 512' seq=512
 planted microbatch 'train.micro_batch_size +1 -> 4' mbs=4
 planted recompute 'model.recompute_granularity +null -> full' model.recompute_granularity=full model.recompute_method=uniform model.recompute_num_layers=1
-MOEFOLD_SLOW_OP=experts.fc1:20 planted "slower operation" 'experts\.fc1'
+MOEFOLD_SLOW_OP=experts.fc1:20 moefold=$moefold_test planted "slower operation" 'experts\.fc1'

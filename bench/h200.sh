@@ -8,6 +8,7 @@
 # where both are within 3 % of what this kind of GPU reached before. A row that is not as asked ends the call with code 1.
 set -u
 moefold=${MOEFOLD:-build/moefold}
+moefold_test=${MOEFOLD_TEST:-$(dirname "$(readlink -f "$moefold")")/moefold-test} # plants faults
 rows=${ROWS:-build/tests/cuda/rows}
 rows_time=${ROWS_TIME:-build/bench/cuda/rows_time}
 dir=${H200_DIR:-build/h200}

@@ -8,6 +8,7 @@
 # median is above, but by less than half of the rounds differ from one another. Exit code 1: not all are yes.
 set -eu
 moefold=$(readlink -f "${MOEFOLD:-./moefold}")
+moefold_test=${MOEFOLD_TEST:-$(dirname "$moefold")/moefold-test} # starts other programs for trials
 export OMP_WAIT_POLICY=passive MOEFOLD=$moefold
 python3 - "$moefold" <<'PY'
 import itertools, json, os, subprocess, statistics, sys, tempfile, time
@@ -115,7 +116,7 @@ for name in cases:
         env = dict(os.environ)
         if "CRASH" in more:
             env["MOEFOLD_TUNE_PROGRAM"] = crash_program(d, more["CRASH"])
-        out = subprocess.run([moefold, "tune", *job, *start, "--threads", "1", "--dir", d + "/t", "--json",
+        out = subprocess.run([moefold_test if "CRASH" in more else moefold, "tune", *job, *start, "--threads", "1", "--dir", d + "/t", "--json",
                               *(["--steps", trial_steps] if trial_steps != "0" else [])], env=env, capture_output=True, text=True)
         if out.returncode:
             print(name, "FAILED", out.stderr, flush=True)

@@ -7,12 +7,13 @@
 # On the GPU:      bench/h200.sh overlap
 # Without one:     bash bench/h200/overlap.sh
 #     runs small programs for a GPU on the CPU's device peers:us=N, where every operation takes N microseconds and streams run beside
-#     each other (src/backend/device/paced.h), whatever else the machine does; its description has nothing but that time and the link.
+#     each other (tests/emulated/paced.h), whatever else the machine does; its description has nothing but that time and the link.
 # OVERLAP_ONLY names some of: EP DP PP TP. OVERLAP_US is N (500), or 10000 where others use the machine, too: a thread that is woken
 # late makes a message late. Links take longer with N, so that predicted times are in the same proportion.
 if [ -z "${part:-}" ]; then
     set -u
     moefold=${MOEFOLD:-./moefold}
+    moefold_test=${MOEFOLD_TEST:-$(dirname "$(readlink -f "$moefold")")/moefold-test} # has peers
     work=$(mktemp -d)
     trap 'rm -rf "$work"' EXIT
     bad=0
@@ -79,11 +80,11 @@ described() {
 
 # stepped RANKS WORDS...: the median ms of a step but the first two; nan where the run fails.
 stepped() {
-    local ranks=$1 device=
+    local ranks=$1 device= program=$moefold
     shift
-    [ -n "$paced_us" ] && device=peers:us=$paced_us
+    [ -n "$paced_us" ] && device=peers:us=$paced_us program=$moefold_test
     rm -f "$work/m"
-    MOEFOLD_DEVICE=$device OMP_WAIT_POLICY=passive OMP_NUM_THREADS=1 timeout -k 5 120 "$moefold" train "${overlap_model[@]}" \
+    MOEFOLD_DEVICE=$device OMP_WAIT_POLICY=passive OMP_NUM_THREADS=1 timeout -k 5 120 "$program" train "${overlap_model[@]}" \
         "cluster.gpu=H200" --ranks "$ranks" --as-threads --metrics "$work/m" "$@" >"$work/log" 2>&1 ||
         { echo "overlap: code $?: $(tail -3 "$work/log")"; } >&2
     [ -f "$work/m" ] && each elapsed_ms <"$work/m" | tail -n +3 | median || echo nan

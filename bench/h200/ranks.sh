@@ -161,7 +161,7 @@ ranks_gone() {
     local before began code pattern='rank [023] of 4: (told to end.*while it (waits|computes|is)|no answer|no operation|CUDA).*'
     before=$(used)
     began=$SECONDS
-    MOEFOLD_FAULT=leave:2000:1 MOEFOLD_TRANSPORT=ipc MOEFOLD_TIMEOUT_SECONDS=5 timeout -k 5 60 "$moefold" train tiny cluster.gpu=H200 \
+    MOEFOLD_FAULT=leave:2000:1 MOEFOLD_TRANSPORT=ipc MOEFOLD_TIMEOUT_SECONDS=5 timeout -k 5 60 "$moefold_test" train tiny cluster.gpu=H200 \
         moefold.device=cuda --ranks 4 model.expert_model_parallel_size=4 train.train_iters=100000 train.global_batch_size=4 \
         logger.log_interval=1 >"$work/out" 2>"$work/err"
     code=$?

@@ -40,7 +40,7 @@ say_if "routing records, FP32: tokens at another expert than the CPU's" "$(perce
 
 # Overflow: the step is run again with other buffers, and nothing else changes.
 trained "${on_gpu[@]}" train.train_iters=6 --metrics "$work/whole"
-MOEFOLD_FAULT=overflow:3 trained "${on_gpu[@]}" train.train_iters=6 --metrics "$work/again"
+MOEFOLD_FAULT=overflow:3 moefold=$moefold_test trained "${on_gpu[@]}" train.train_iters=6 --metrics "$work/again"
 kind_losses iteration "$work/whole" >"$work/a"
 kind_losses iteration "$work/again" >"$work/b"
 say_if "an overflow in step 3" "$(grep -o 'step 3: rank 0.*of 1;' "$work/log" | head -1)" "the step runs again" grep -q 'and the step runs again' "$work/log"
@@ -70,9 +70,9 @@ say_if "how much it grew in 30 steps, bytes" "${grown:-nan}" "0" [ "${grown:-1}"
 
 # By name: an operation that faults or hangs; what does not run here.
 place='stream compute: [^;]*of layer [0-9]+, microbatch [0-9]+, [a-z ]+, is not finished .operation 200.'
-MOEFOLD_FAULT=trap:200 ran "a fault on the GPU" 3 "$place" "$moefold" train "${on_gpu[@]}" train.train_iters=3
+MOEFOLD_FAULT=trap:200 ran "a fault on the GPU" 3 "$place" "$moefold_test" train "${on_gpu[@]}" train.train_iters=3
 MOEFOLD_FAULT=hang:200 MOEFOLD_TIMEOUT_SECONDS=4 ran "a hang on the GPU" 3 "no operation has ended on the device for [0-9]+ s: $place" \
-    "$moefold" train "${on_gpu[@]}" train.train_iters=3
+    "$moefold_test" train "${on_gpu[@]}" train.train_iters=3
 ran "more than its memory" 1 'GiB are missing; memory by recompute: .*' "$moefold" train qwen3-30b-a3b cluster.gpu=H200 cluster.n_gpus=1 train.train_iters=1
 ran "FP8 blockwise" 0 'lm loss' "$moefold" train "${on_gpu[@]}" mixed_precision=bf16_with_fp8_subchannel_scaling_mixed train.train_iters=1
 ran "NVFP4, which Hopper has not, by reference kernels" 0 'lm loss' "$moefold" train "${on_gpu[@]}" mixed_precision=bf16_with_nvfp4_mixed \

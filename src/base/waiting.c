@@ -93,25 +93,10 @@ static void draw(void)
     waiting.drawn = true;
 }
 
-/* MOEFOLD_WAITING_SECONDS in the environment is for tests, which have no time. */
-static double first_draw(void)
-{
-    const char *word = getenv("MOEFOLD_WAITING_SECONDS");
-    if (!word || !*word) return first_seconds;
-    char *end;
-    double seconds = strtod(word, &end);
-    if (end != word && !*end && seconds >= 0 && seconds <= 60) return seconds;
-    fprintf(stderr,
-            "MOEFOLD_WAITING_SECONDS=%s in the environment is not a number of seconds from 0 to "
-            "60; unset it to use %g\n",
-            word, first_seconds);
-    return first_seconds;
-}
-
 static void *drawing(void *unused)
 {
     (void)unused;
-    double next = first_draw();
+    double next = planted_waiting ? planted_waiting(first_seconds) : first_seconds;
     pthread_mutex_lock(&waiting.lock);
     while (!waiting.ends) {
         struct timespec t;

@@ -11,6 +11,8 @@
 #ifndef BASE_WAITING_H
 #define BASE_WAITING_H
 
+#include "base/planted.h"
+
 typedef enum waiting_limit {
     WAITING_UNKNOWN, /* waiting_part tells */
     WAITING_ABOUT,   /* it takes about so many seconds */
@@ -36,5 +38,8 @@ typedef struct waiting_state {
     double seconds, elapsed, part;
 } waiting_state;
 void waiting_text(char *out, int room, const waiting_state *w);
+
+/* Seconds before the first line in a test build, whose tests have no time. */
+PLANTED double planted_waiting(double otherwise);
 
 #endif

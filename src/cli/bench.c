@@ -85,16 +85,6 @@ static const char *for_ranks(bench *b, int ranks)
 
 /* ---- the GPU */
 
-/* Devices beside the first two are for tests, as MOEFOLD_DEVICE has them. */
-static bool is_device(const char *word)
-{
-    static const char *const names[] = {"cpu", "cuda", "deferred", "peers"};
-    size_t n = strcspn(word, ":");
-    for (int i = 0; i < 4; i++)
-        if (strlen(names[i]) == n && strncmp(names[i], word, n) == 0) return true;
-    return false;
-}
-
 static status look_at_gpu(bench *b, error *err)
 {
     static const char other[] = "moefold.device=cpu", here[] = "--device cpu";
@@ -430,7 +420,7 @@ static status read_words(bench *b, const char *seconds, const char *ranks, error
                              (int)RANKS_MAX);
         b->ranks = (int)n;
     }
-    if (!is_device(b->device))
+    if (!device_is_named(b->device))
         return error_set(err, ERR_INPUT, "--device %s: cpu, or cuda for the GPU", b->device);
     if (comm_launched_ranks() == LAUNCHED_UNCOUNTED)
         return error_set(err, ERR_INPUT,

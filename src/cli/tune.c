@@ -142,16 +142,6 @@ static status read_limits(limits *l, const tune_words *w, error *err)
     return st;
 }
 
-static status other_program(error *err)
-{
-    const char *other = getenv("MOEFOLD_TUNE_PROGRAM");
-    if (!other || access(other, X_OK) == 0) return OK;
-    return error_set(err, ERR_INPUT,
-                     "MOEFOLD_TUNE_PROGRAM=%s in the environment is not a program that can be "
-                     "started; unset it to run trials with this program",
-                     other);
-}
-
 static status open_tuning(tune *t, const tune_words *w, const recipe *r, setup *s, arena *a,
                           error *err)
 {
@@ -213,7 +203,7 @@ static status work(tune *t, const tune_words *w, const recipe *r, error *err)
     checkpoint_lock *lock = NULL;
     t->dir = w->dir ? w->dir : "tune";
     status st = read_limits(&l, w, err);
-    if (!st) st = other_program(err);
+    if (!st && planted_trial) st = planted_trial(&t->program, err);
     if (st) return st;
     stop_watch(false, NULL);
     st = hold(&lock, t->dir, err);

@@ -1,7 +1,9 @@
-# saying.sh - what scripts that meet the program as people do share: the program, a folder that goes with the script, and
+# saying.sh - what scripts that meet the program as people do share: the programs, a folder that goes with the script, and
 # lines that tools/test counts. Read by `. tests/cli/saying.sh` from the repository's root; ends with `exit $failed`.
 set -u
 moefold=$(readlink -f "${MOEFOLD:-./moefold}")
+# The same with emulated devices and words that plant faults (tests/emulated): `make build/moefold-test`.
+moefold_test=$(readlink -f "${MOEFOLD_TEST:-$(dirname "$moefold")/moefold-test}")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 failed=0

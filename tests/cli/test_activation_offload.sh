@@ -30,7 +30,7 @@ for model in qwen3-moe deepseek-v3 mixtral; do
     folder=tests/data/golden/$model-tiny
     curve "$work/base" "$folder"
     same "${model}_bf16" "$folder" "${on[@]}" "$modules"
-    MOEFOLD_DEVICE=deferred:4 same "${model}_late_device" "$folder" "${on[@]}" "$modules"
+    MOEFOLD_DEVICE=deferred:4 moefold=$moefold_test same "${model}_late_device" "$folder" "${on[@]}" "$modules"
     same "${model}_with_moved_state" "$folder" "${on[@]}" "$modules" optimizer.offload_optimizer_states=true
     curve "$work/base" "$folder" "${fp8[@]}"
     same "${model}_fp8" "$folder" "${fp8[@]}" "${on[@]}" "$modules"

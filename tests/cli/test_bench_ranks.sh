@@ -27,7 +27,7 @@ assert "# as" not in node.split("gpus", 1)[1].split("\n", 1)[1], node
 assert "not over NVLink" in text and "Transport: " + transport in text
 PY
 measured() { # NAME TRANSPORT RANKS BASE WORDS...
-    timeout 100 "$moefold" bench --json --seconds 1 --out "$work/$1.yaml" --ranks "$3" "${@:5}" >"$1.json" 2>"$1.err" ||
+    timeout 100 "$moefold_test" bench --json --seconds 1 --out "$work/$1.yaml" --ranks "$3" "${@:5}" >"$1.json" 2>"$1.err" ||
         { bad "$1" "$(tail -3 "$1.err")"; return; }
     check "$1" python3 is_measured.py "$1.json" "$work/$1-$3.yaml" "$4" "$2" "$3"
 }
@@ -42,15 +42,15 @@ mkdir hardware
 sed 's/^name: .*/name: cpu/' "$work/threads-2.yaml" >hardware/peers-measured.yaml
 measured after_one_rank 'threads of one process' 2 ./hardware/peers-measured.yaml --device peers --as-threads
 check and_is_named grep -q 'launch: .*# as hardware/peers-measured.yaml' after_one_rank-2.yaml
-(timeout 60 "$moefold" bench --device peers --seconds 0.5 --ranks 2 --as-threads >usual.out 2>&1)
+(timeout 60 "$moefold_test" bench --device peers --seconds 0.5 --ranks 2 --as-threads >usual.out 2>&1)
 check the_usual_place [ -s hardware/peers-measured-2.yaml ]
 check people_are_told grep -q '^2 ranks; transport: threads of one process; 2 ranks share 1 device: copies inside one memory, no NVLink' usual.out
 check and_where_the_rest_is_from grep -q 'all else from ./hardware/peers-measured.yaml' usual.out
 
 # ---- what cannot be measured
-expect processes_of_peers 3 'messages between 2 ranks of device peers: .*repair: --as-threads' timeout 60 "$moefold" bench --device peers --ranks 2 --seconds 1 --out no.yaml
+expect processes_of_peers 3 'messages between 2 ranks of device peers: .*repair: --as-threads' timeout 60 "$moefold_test" bench --device peers --ranks 2 --seconds 1 --out no.yaml
 check and_nothing_is_written [ ! -e no-2.yaml ]
 expect threads_of_a_cpu 2 'as-threads with --device cpu: .*repair: leave --as-threads out' "$moefold" bench --ranks 2 --as-threads
-expect how_many_threads 2 'as-threads is for --ranks N' "$moefold" bench --device peers --as-threads
+expect how_many_threads 2 'as-threads is for --ranks N' "$moefold_test" bench --device peers --as-threads
 expect how_many_ranks 2 'one of several ranks .PMIX_RANK=1., but their number is unknown; repair: start it with mpirun -n N' env PMIX_RANK=1 "$moefold" bench
 exit $failed

@@ -164,7 +164,7 @@ ck=$work/tuned
 expect weights_start_a_job 0 'weights of iteration 12 loaded' again train.train_iters=2 "checkpoint.load=$first" checkpoint.finetune=true
 expect and_it_goes_on_from_its_own 0 'loaded checkpoint from .*/tuned .* at iteration 2' again train.train_iters=3 "checkpoint.load=$first" checkpoint.finetune=true
 ck=$work/grown
-MOEFOLD_FAULT=overflow:2 again train.train_iters=3 >/dev/null 2>&1
+MOEFOLD_FAULT=overflow:2 moefold=$moefold_test again train.train_iters=3 >/dev/null 2>&1
 expect a_found_buffer_factor_is_kept 0 'moe_buffer_factor 1.5 becomes 4.5, as before iteration 3' again train.train_iters=4
 expect unless_it_shall_not_grow 0 'done after 1 steps' again train.train_iters=5 moefold.on_overflow=stop
 without a_found_factor_is_no_change 'changed since.*moe_buffer_factor' again train.train_iters=6

@@ -10,7 +10,7 @@ if nm "$moefold" 2>/dev/null | grep -qE '__(asan|tsan)_init'; then
 fi
 job=(tests/data/golden/qwen3-moe-tiny cluster.gpu=cpu model.seq_length=64 train.train_iters=3 train.global_batch_size=4 train.micro_batch_size=1)
 run() { # DEVICE FAULT WORDS...
-    MOEFOLD_DEVICE=$1 MOEFOLD_FAULT=$2 MOEFOLD_TIMEOUT_SECONDS=${MOEFOLD_TIMEOUT_SECONDS:-20} timeout 60 "$moefold" train "${job[@]}" "${@:3}"
+    MOEFOLD_DEVICE=$1 MOEFOLD_FAULT=$2 MOEFOLD_TIMEOUT_SECONDS=${MOEFOLD_TIMEOUT_SECONDS:-20} timeout 60 "$moefold_test" train "${job[@]}" "${@:3}"
 }
 at='SIGSEGV at address 0x96 while it computes: [a-z. ]+; stream compute: [a-z0-9. _]+ \([A-Z0-9_]+\) of [a-z]+.*is not finished \(operation [0-9]+\).*; the process ends'
 
@@ -20,7 +20,7 @@ for device in peers peers:staged deferred:3; do
     check a_thread_that_fails_leaves_with_3_on_$device [ $? = 3 ]
     check and_names_its_rank_on_$device grep -qE "rank [01] of 2: $at" "$work/out"
     check one_rank_speaks_on_$device [ "$(grep -c SIGSEGV "$work/out")" = 1 ]
-    check and_the_calls_are_there_on_$device grep -q 'moefold(+0x[0-9a-f]*)' "$work/out"
+    check and_the_calls_are_there_on_$device grep -q 'moefold-test(+0x[0-9a-f]*)' "$work/out"
 done
 if command -v mpirun >/dev/null; then
     # A rank that leaves in the middle of a step, as if all were well: the others end, and name their operation.

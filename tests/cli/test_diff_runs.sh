@@ -27,7 +27,7 @@ expect recompute_is_named 1 'model.recompute_granularity +null -> full' diff_ "$
 # An operation: no knob differs, and it is the first of those that do.
 # (What other programs take from the runs is noise, and on a busy machine there may be nothing else: it is left out here.)
 cp -r "$work/a" "$work/quiet"
-MOEFOLD_SLOW_OP=experts.fc1:20 train slow mbs=1 gbs=4
+MOEFOLD_SLOW_OP=experts.fc1:20 moefold=$moefold_test train slow mbs=1 gbs=4
 quiet() { # FOLDER: steps as long as its median, and no delay
     python3 - "$work/$1/summary.json" <<'PY'
 import json, statistics, sys

@@ -4,12 +4,12 @@
 export OMP_NUM_THREADS=1
 job=(tests/data/golden/qwen3-moe-tiny cluster.n_gpus=1 model.seq_length=64 train.train_iters=3 train.global_batch_size=4 train.micro_batch_size=1)
 even=model.moe_router_force_load_balancing=true
-beside() { MOEFOLD_DEVICE=deferred:1,grows=$1 "$moefold" train "${job[@]}" cluster.gpu=cpu "${@:2}"; }
+beside() { MOEFOLD_DEVICE=deferred:1,grows=$1 "$moefold_test" train "${job[@]}" cluster.gpu=cpu "${@:2}"; }
 
 for device in cpu deferred:3; do
     export MOEFOLD_DEVICE=$device
-    expect touched_is_planned_on_$device 0 'outside of them +0 of +0' "$moefold" train "${job[@]}" cluster.gpu=cpu $even --touched
-    "$moefold" train "${job[@]}" cluster.gpu=H200 moefold.device=cpu $even --touched --json >"$work/json" 2>/dev/null
+    expect touched_is_planned_on_$device 0 'outside of them +0 of +0' "$moefold_test" train "${job[@]}" cluster.gpu=cpu $even --touched
+    "$moefold_test" train "${job[@]}" cluster.gpu=H200 moefold.device=cpu $even --touched --json >"$work/json" 2>/dev/null
     check the_gpu_program_touches_what_is_planned_on_$device \
         grep -qE '"planned_bytes":([0-9]+),"touched_bytes":\1,.*"outside_bytes":0,"right":true' "$work/json"
     unset MOEFOLD_DEVICE

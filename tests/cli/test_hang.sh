@@ -5,7 +5,7 @@
 export MOEFOLD_DEVICE=deferred:1 OMP_NUM_THREADS=1
 job=(tests/data/golden/qwen3-moe-tiny cluster.gpu=cpu cluster.n_gpus=1 model.seq_length=64 train.train_iters=3 train.global_batch_size=4 train.micro_batch_size=1)
 run() { # FAULT WORDS...
-    MOEFOLD_FAULT=$1 MOEFOLD_TIMEOUT_SECONDS=2 timeout 60 "$moefold" train "${job[@]}" "${@:2}"
+    MOEFOLD_FAULT=$1 MOEFOLD_TIMEOUT_SECONDS=2 timeout 60 "$moefold_test" train "${job[@]}" "${@:2}"
 }
 place='stream compute: [a-z0-9. _]+ \([A-Z0-9_]+\) of layer [0-9]+, microbatch [0-3], (forward|backward|weight gradient|recompute), is not finished'
 

@@ -38,7 +38,7 @@ pair() {
 
 qwen=(tests/data/golden/qwen3-moe-tiny cluster.n_gpus=1)
 pair one_rank "${qwen[@]}"
-MOEFOLD_DEVICE=deferred:5 same late_device 8 "${qwen[@]}" train.train_iters=4 "${moved[@]}"
+MOEFOLD_DEVICE=deferred:5 moefold=$moefold_test same late_device 8 "${qwen[@]}" train.train_iters=4 "${moved[@]}"
 drawn=(tiny model.num_layers=2 cluster.n_gpus=1 model.vocab_size=512)
 pair drawn_weights "${drawn[@]}"
 same drawn_weights_in_part_on_the_host 8 "${drawn[@]}" train.train_iters=4 "${aware[@]:0:2}" optimizer.optimizer_cpu_offload=true \
@@ -50,7 +50,7 @@ pair not_sharded "${qwen[@]}" ddp.use_distributed_optimizer=false ddp.overlap_gr
 two=(tests/data/golden/qwen3-moe-tiny cluster.n_gpus=2 model.expert_model_parallel_size=2)
 pair two_ranks "${two[@]}" --ranks 2
 pair overlapped "${two[@]}" ddp.overlap_grad_reduce=true ddp.overlap_param_gather=true --ranks 2
-MOEFOLD_DEVICE=peers same by_themselves 8 "${two[@]}" ddp.overlap_grad_reduce=true ddp.overlap_param_gather=true \
+MOEFOLD_DEVICE=peers moefold=$moefold_test same by_themselves 8 "${two[@]}" ddp.overlap_grad_reduce=true ddp.overlap_param_gather=true \
     train.train_iters=4 "${moved[@]}" --ranks 2 --as-threads
 pair stages tests/data/golden/qwen3-moe-tiny cluster.n_gpus=2 model.pipeline_model_parallel_size=2 --ranks 2
 

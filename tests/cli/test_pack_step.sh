@@ -36,7 +36,7 @@ curve "$work/off" $off
 curve "$work/on" $on
 check packing_changes_no_digit cmp "$work/off" "$work/on"
 check one_gpu_packs_unless_told sh -c "'$moefold' show tiny ${own[*]} --memory >'$work/unset.txt'; '$moefold' show tiny ${own[*]} $on --memory | cmp - '$work/unset.txt'"
-MOEFOLD_DEVICE=deferred:5 curve "$work/late" $on
+MOEFOLD_DEVICE=deferred:5 moefold=$moefold_test curve "$work/late" $on
 check nor_does_a_late_device cmp "$work/off" "$work/late"
 curve "$work/graph" $on model.cuda_graph_impl=full_iteration
 curve "$work/plain" $off model.cuda_graph_impl=full_iteration

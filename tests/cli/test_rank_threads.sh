@@ -20,20 +20,20 @@ run "$work/one" cluster.n_gpus=1
 run "$work/two" --ranks 2 --as-threads model.expert_model_parallel_size=2
 check threads_give_the_losses_of_one_rank near "$work/two" "$work/one"
 for device in peers peers:staged; do
-    MOEFOLD_DEVICE=$device run "$work/$device" --ranks 2 --as-threads model.expert_model_parallel_size=2
+    MOEFOLD_DEVICE=$device moefold=$moefold_test run "$work/$device" --ranks 2 --as-threads model.expert_model_parallel_size=2
     check "${device/:/_}_gives_the_same_bits" cmp -s <(losses "$work/two") <(losses "$work/$device")
 done
 check the_transport_is_said grep -q '^transport: threads of one process' "$work/peers.err"
 check the_staged_one_too grep -q '^transport: shared memory' "$work/peers:staged.err"
 check comm_says_none bash -c "! grep -q '^transport' '$work/two.err'"
-MOEFOLD_FAULT=overflow:2 MOEFOLD_DEVICE=peers run "$work/again" --ranks 2 --as-threads model.expert_model_parallel_size=2
+MOEFOLD_FAULT=overflow:2 MOEFOLD_DEVICE=peers moefold=$moefold_test run "$work/again" --ranks 2 --as-threads model.expert_model_parallel_size=2
 check memory_that_moved_is_met_again cmp -s <(losses "$work/two") <(losses "$work/again")
 check the_step_was_run_again grep -qi 'again' "$work/again.err"
 
 expect a_number_of_ranks_is_needed 2 'as-threads is for --ranks N' "$moefold" train "${small[@]}" --as-threads
 # One rank is slow to come to its work: the others say which operation they wait in, and the job ends.
 expect a_rank_that_does_not_come 3 'rank [01] of 2: .*(no answer for|has been)' env MOEFOLD_SLOW=read:1:30 MOEFOLD_TIMEOUT_SECONDS=2 \
-    MOEFOLD_DEVICE=peers timeout 25 "$moefold" train "${small[@]}" --ranks 2 --as-threads
+    MOEFOLD_DEVICE=peers timeout 25 "$moefold_test" train "${small[@]}" --ranks 2 --as-threads
 
 # Told to stop, all ranks save together and leave.
 "$moefold" train "${small[@]}" train.train_iters=1000000 checkpoint.save="$work/kept" --ranks 2 --as-threads >"$work/long" 2>&1 &

@@ -33,7 +33,7 @@ expect one_step_can_be_named 0 'in steps 5 to 5,' "$moefold" train "${small[@]}"
     --trace-steps 5
 expect an_interval_ends_it 0 'in steps 3 to 4,' "$moefold" train "${small[@]}" train.train_iters=50 train.exit_interval=4 \
     --trace "$work/interval.json"
-expect late_devices_are_traced 0 'trace ' env MOEFOLD_DEVICE=deferred:3 "$moefold" train "${small[@]}" train.train_iters=3 \
+expect late_devices_are_traced 0 'trace ' env MOEFOLD_DEVICE=deferred:3 "$moefold_test" train "${small[@]}" train.train_iters=3 \
     --trace "$work/late.json"
 expect late_traces_are_valid 0 '"streams"' checked "$work/late.json" --measured
 same() { # the same losses with and without

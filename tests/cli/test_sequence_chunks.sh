@@ -39,7 +39,7 @@ curve "$work/again" moefold.sequence_chunks=4 moefold.attention_head_groups=2 "$
 check groups_change_no_digit cmp "$work/off" "$work/groups"
 check chunks_train_alike near "$work/chunks" "$work/off" 1e-3
 check recompute_in_chunks_changes_no_digit cmp "$work/again" "$work/chunks"
-MOEFOLD_DEVICE=deferred:7 curve "$work/late" moefold.sequence_chunks=4 moefold.attention_head_groups=2 "${full[@]}"
+MOEFOLD_DEVICE=deferred:7 moefold=$moefold_test curve "$work/late" moefold.sequence_chunks=4 moefold.attention_head_groups=2 "${full[@]}"
 check nor_does_a_late_device cmp "$work/late" "$work/chunks"
 "$moefold" train "${small[@]}" moefold.sequence_chunks=4 moefold.attention_head_groups=2 "${full[@]}" train.train_iters=1 \
     model.moe_router_force_load_balancing=true --touched >"$work/out" 2>&1

@@ -33,9 +33,9 @@ for model in qwen3-moe deepseek-v3; do
     same "${model}_all" "$work/x" 8
     curve "$work/x" "${one[@]}" "${host[@]}" optimizer.optimizer_offload_fraction=0.3 "${beside[@]}"
     same "${model}_some_overlapped" "$work/x" 8
-    MOEFOLD_DEVICE=deferred:5 curve "$work/x" "${one[@]}" "${host[@]}" optimizer.optimizer_offload_fraction=0.7 "${beside[@]}"
+    MOEFOLD_DEVICE=deferred:5 moefold=$moefold_test curve "$work/x" "${one[@]}" "${host[@]}" optimizer.optimizer_offload_fraction=0.7 "${beside[@]}"
     same "${model}_late_device" "$work/x" 8
-    MOEFOLD_DEVICE=deferred:6 curve "$work/x" "${one[@]}" "${host[@]}"
+    MOEFOLD_DEVICE=deferred:6 moefold=$moefold_test curve "$work/x" "${one[@]}" "${host[@]}"
     same "${model}_late_device_one_place" "$work/x" 8
     expect "${model}_planned_is_used" 0 'pinned on the host +([0-9,]+) of +\1$' "$moefold" train "${one[@]}" "${common[@]}" \
         "${host[@]}" optimizer.optimizer_offload_fraction=0.4 model.moe_router_force_load_balancing=true --touched

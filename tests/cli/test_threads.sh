@@ -6,7 +6,7 @@ export OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive MALLOC_PERTURB_=165
 job=(tests/data/golden/qwen3-moe-tiny cluster.gpu=H200 moefold.target=moefold moefold.device=cpu mixed_precision=fp32 model.seq_length=32
     train.train_iters=2 train.global_batch_size=4 train.micro_batch_size=1 logger.log_interval=1)
 losses() { # DEVICE WORDS...
-    MOEFOLD_DEVICE=$1 timeout 200 "$moefold" train "${job[@]}" --as-threads "${@:2}" --metrics "$work/m" >"$work/out" 2>&1 || echo "code $?"
+    MOEFOLD_DEVICE=$1 timeout 200 "$moefold_test" train "${job[@]}" --as-threads "${@:2}" --metrics "$work/m" >"$work/out" 2>&1 || echo "code $?"
     grep -c 'WARNING: ThreadSanitizer' "$work/out"
     grep -o '"lm loss":[0-9.]*' "$work/m"
     rm -rf "$work/m" "$work/save"

@@ -82,5 +82,5 @@ expect whole_step_needs_trace 2 'is for --trace FILE' "$moefold" price "${folded
 expect whole_step_needs_trace 2 'is for --trace FILE' "$moefold" price "${folded[@]}" --whole-step
 expect folder_must_be_there 3 'nowhere/t.json: cannot be written' "$moefold" price "${folded[@]}" --trace "$work/nowhere/t.json"
 MOEFOLD_TRACE_EVERY_OTHER=yes expect a_wrong_switch_is_named 2 'MOEFOLD_TRACE_EVERY_OTHER=yes .* is not 0 or 1; unset it' \
-    "$moefold" train tiny cluster.gpu=cpu seq=32 gbs=2 mbs=1 train.train_iters=2 --threads 1 --trace "$work/x.json"
+    "$moefold_test" train tiny cluster.gpu=cpu seq=32 gbs=2 mbs=1 train.train_iters=2 --threads 1 --trace "$work/x.json"
 exit $failed

@@ -3,7 +3,7 @@
 . tests/cli/saying.sh
 export MOEFOLD=$moefold OMP_WAIT_POLICY=passive CACHE=$work/cache
 mkdir "$CACHE"
-invented() { MOEFOLD_TUNE_PROGRAM=$PWD/tests/measure/machine.py "$moefold" tune "$@"; }
+invented() { MOEFOLD_TUNE_PROGRAM=$PWD/tests/measure/machine.py "$moefold_test" tune "$@"; }
 job=(tiny cluster.gpu=cpu seq=64 gbs=16)
 full=(model.recompute_granularity=full model.recompute_method=uniform model.recompute_num_layers=1)
 
@@ -88,7 +88,7 @@ for i in 1 2 3 4; do # one after another, or refused
 done
 printf '#!/bin/sh\ntouch "%s/runs"\nwhile [ ! -e "%s/go" ]; do sleep 0.1; done\nexec "%s" "$@"\n' "$work" "$work" "$PWD/tests/measure/machine.py" >"$work/slow"
 chmod +x "$work/slow"
-MOEFOLD_TUNE_PROGRAM=$work/slow "$moefold" tune "${job[@]}" mbs=2 "${full[@]}" --pin all --dir "$work/held" >/dev/null 2>&1 &
+MOEFOLD_TUNE_PROGRAM=$work/slow "$moefold_test" tune "${job[@]}" mbs=2 "${full[@]}" --pin all --dir "$work/held" >/dev/null 2>&1 &
 pid=$!
 for _ in $(seq 300); do
     [ -e "$work/runs" ] && break
@@ -101,7 +101,7 @@ check the_first_ends_well [ $? = 0 ]
 expect and_another_may_go_on 0 '^Best +trial' invented "${job[@]}" mbs=2 "${full[@]}" --pin all --dir "$work/held"
 
 # ---- switches in the environment are named where they are wrong
-MOEFOLD_TUNE_PROGRAM=/nowhere expect no_such_program 2 'MOEFOLD_TUNE_PROGRAM=/nowhere .*unset it' "$moefold" tune "${job[@]}" --dir "$work/none"
+MOEFOLD_TUNE_PROGRAM=/nowhere expect no_such_program 2 'MOEFOLD_TUNE_PROGRAM=/nowhere .*unset it' "$moefold_test" tune "${job[@]}" --dir "$work/none"
 
 # ---- this machine
 expect a_real_one 0 '^Best +trial' "$moefold" tune tiny cluster.gpu=cpu seq=32 gbs=4 mbs=1 --threads 1 --steps 4 \

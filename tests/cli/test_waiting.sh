@@ -2,6 +2,7 @@
 # Every command that can take more than two seconds says on a terminal what it is at and how long it will take, and nothing
 # in a pipe. The first line is drawn at once here (MOEFOLD_WAITING_SECONDS). From the repository's root.
 . tests/cli/saying.sh
+moefold=$moefold_test
 export OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive MOEFOLD_WAITING_SECONDS=0 TERM=xterm
 
 if ! command -v script >/dev/null; then

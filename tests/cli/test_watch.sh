@@ -9,7 +9,7 @@ fi
 two=(tiny cluster.gpu=cpu model.seq_length=64 train.micro_batch_size=1 train.global_batch_size=4 train.train_iters=2 --ranks 2)
 # Messages may take 6 s; MPI's start is under it too, and the machine may be busy.
 timed() { # SLOW HOST_SECONDS WORDS...
-    MOEFOLD_TIMEOUT_SECONDS=6 MOEFOLD_SLOW=$1 MOEFOLD_HOST_TIMEOUT_SECONDS=$2 "$moefold" train "${two[@]}" "${@:3}"
+    MOEFOLD_TIMEOUT_SECONDS=6 MOEFOLD_SLOW=$1 MOEFOLD_HOST_TIMEOUT_SECONDS=$2 "$moefold_test" train "${two[@]}" "${@:3}"
 }
 
 expect a_save_slower_than_the_timeout_ends_no_job 0 'done after 2 steps' timed save:1:9 60 "checkpoint.save=$work/slow"

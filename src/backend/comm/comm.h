@@ -201,10 +201,7 @@ void comm_watches(comm *c, const comm_device *w);
  *             patient for that and the timeout of messages besides.
  *     alone   Others do not know of it: they wait as for any message. The rank that works gives up
  *             a little sooner than they do (at nine tenths of their timeout), because it knows the
- *             reason.
- *
- * MOEFOLD_SLOW=WORK:RANK:SECONDS in the environment is for tests: that rank sleeps that long when
- * it first begins that work ("save:1:5"). */
+ *             reason. */
 typedef enum comm_work {
     WORK_NONE,
     WORK_START, /* shared: everything before the first step */

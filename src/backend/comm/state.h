@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "base/arena.h"
+#include "base/planted.h"
 #include "backend/comm/delay.h"
 #include "backend/comm/message.h"
 
@@ -27,12 +28,6 @@ typedef struct comm_watch {
     uint64_t device_progress;
     long long device_since; /* nanoseconds: when it last moved, or had nothing to do */
 } comm_watch;
-
-/* MOEFOLD_SLOW */
-typedef struct comm_slow {
-    comm_work work; /* WORK_NONE: not set, or done */
-    double seconds;
-} comm_slow;
 
 typedef struct plane {
     const backend *b;
@@ -59,7 +54,6 @@ struct comm {
     double link_free[WAY_COUNT][LEVEL_COUNT]; /* emulated: when what was admitted has passed */
     /* Seconds: of messages; of long work of the host. The watchdog reads them. */
     _Atomic double timeout, host_timeout;
-    comm_slow slow;
 
     message *messages; /* [COMM_REQUESTS_MAX] */
     int first_free;
@@ -115,15 +109,17 @@ void crash_forget(comm *c);
 
 /* work.c */
 typedef struct work_row {
-    const char *name;  /* as MOEFOLD_SLOW has it */
+    const char *name;  /* "save" */
     const char *doing; /* "saving a checkpoint" */
     bool shared;
 } work_row;
 extern const work_row work_rows[WORK_COUNT];
-double work_limit(const comm *c, comm_work w);    /* seconds that this rank may be at it */
-double work_patience(const comm *c, comm_work w); /* seconds that it may wait in it */
-status work_open(comm *c, error *err);            /* reads the limit and MOEFOLD_SLOW */
-long long watch_now(void);                        /* nanoseconds */
+double work_limit(const comm *c, comm_work w);          /* seconds that this rank may be at it */
+double work_patience(const comm *c, comm_work w);       /* seconds that it may wait in it */
+status work_open(comm *c, error *err);                  /* reads the limit */
+long long watch_now(void);                              /* nanoseconds */
+PLANTED status planted_slow(const comm *c, error *err); /* of a test build: reads what .. */
+PLANTED void planted_work(const comm *c, comm_work w);  /* .. a rank that begins it is to meet */
 
 /* Seconds: what this variable of the environment says, or `otherwise`, as the knob `key` says. */
 status comm_seconds(const char *variable, const char *key, double otherwise, double *seconds,

@@ -3,10 +3,6 @@
  * I1  A rank that is at shared work gives up before those that wait for it, so that the one who
  *     knows the reason says it; they are there for the case that it cannot (it is stopped, or the
  *     kernel holds it). */
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-
 #include "backend/comm/state.h"
 
 const work_row work_rows[WORK_COUNT] = {
@@ -31,30 +27,6 @@ double work_patience(const comm *c, comm_work w)
     return work_rows[w].shared ? c->host_timeout + c->timeout : c->timeout; /* I1 */
 }
 
-/* "save:1:5" */
-static status read_slow(comm *c, error *err)
-{
-    const char *word = getenv("MOEFOLD_SLOW");
-    c->slow = (comm_slow){WORK_NONE, 0};
-    if (!word) return OK;
-    char name[16] = "", *end = NULL;
-    size_t n = strcspn(word, ":");
-    comm_work w = WORK_START;
-    long rank = -1;
-    double seconds = -1;
-    if (n < sizeof name) memcpy(name, word, n);
-    while (w < WORK_COUNT && strcmp(work_rows[w].name, name) != 0) w++;
-    if (word[n]) rank = strtol(word + n + 1, &end, 10);
-    if (end && *end == ':') seconds = strtod(end + 1, &end);
-    if (w == WORK_COUNT || rank < 0 || !(seconds >= 0 && seconds < 1e6) || *end)
-        return error_set(err, ERR_INPUT,
-                         "MOEFOLD_SLOW=%s in the environment is not WORK:RANK:SECONDS, such as "
-                         "save:1:5; unset it",
-                         word);
-    if (rank == c->rank) c->slow = (comm_slow){w, seconds};
-    return OK;
-}
-
 status work_open(comm *c, error *err)
 {
     double seconds = 60 * (double)c->s->j.host_timeout;
@@ -62,19 +34,10 @@ status work_open(comm *c, error *err)
                              &seconds, err);
     if (st) return st;
     c->host_timeout = seconds;
-    return read_slow(c, err);
+    return planted_slow ? planted_slow(c, err) : OK;
 }
 
 /* ---- at it */
-
-static void sleep_where_asked(comm *c, comm_work w)
-{
-    if (w == WORK_NONE || c->slow.work != w) return;
-    c->slow.work = WORK_NONE;
-    double s = c->slow.seconds;
-    struct timespec t = {(time_t)s, (long)((s - (double)(time_t)s) * 1e9)};
-    while (nanosleep(&t, &t) != 0) continue; /* a signal is no reason to be quick */
-}
 
 static void be_at(comm *c, comm_work w)
 {
@@ -86,7 +49,7 @@ comm_work comm_work_begin(comm *c, comm_work w)
 {
     comm_work before = (comm_work)atomic_load_explicit(&c->watch.work, memory_order_relaxed);
     be_at(c, w);
-    sleep_where_asked(c, w);
+    if (planted_work) planted_work(c, w);
     return before;
 }
 

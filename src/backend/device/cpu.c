@@ -9,7 +9,12 @@ static status open_cpu(device *d, const char *word, const device_options *o, err
     (void)o;
     if (*word)
         return error_set(err, ERR_MACHINE, "device cpu:%s: it takes no words after the name", word);
-    return host_open(d, false, 0, -1, err);
+    return host_open(d, NULL, err);
 }
 
-const device_table device_cpu = {.name = "cpu", .open = open_cpu, HOST_DEVICE};
+const device_table device_cpu = {.name = "cpu",
+                                 .open = open_cpu,
+                                 .close = host_close,
+                                 .outside_arena = host_outside_arena,
+                                 .wait = host_wait,
+                                 HOST_DEVICE};

@@ -7,41 +7,33 @@
 #include "backend/device/cuda.h"
 #include "backend/device/log.h"
 
-static status cpu(const device_table **out, error *err)
+/* NULL: there is none of that name, of n bytes; or it is the GPU's, which has to be opened. */
+static const device_table *table_of(const char *name, size_t n)
 {
-    (void)err;
-    *out = &device_cpu;
-    return OK;
+    if (n == strlen("cpu") && strncmp(name, "cpu", n) == 0) return &device_cpu;
+    return planted_device ? planted_device(name, n) : NULL;
 }
 
-static status deferred(const device_table **out, error *err)
+static bool is_cuda(const char *name, size_t n)
 {
-    (void)err;
-    *out = &device_deferred;
-    return OK;
+    return n == strlen("cuda") && strncmp(name, "cuda", n) == 0;
 }
 
-static status peers(const device_table **out, error *err)
+bool device_is_named(const char *name)
 {
-    (void)err;
-    *out = &device_peers;
-    return OK;
+    size_t n = strcspn(name, ":");
+    return table_of(name, n) || is_cuda(name, n);
 }
-
-static const struct {
-    const char *name;
-    status (*table)(const device_table **out, error *err);
-} devices[] = {{"cpu", cpu}, {"deferred", deferred}, {"peers", peers}, {"cuda", device_cuda_table}};
 
 static status find(const device_table **out, const char *name, size_t n, error *err)
 {
-    for (size_t i = 0; i < sizeof devices / sizeof devices[0]; i++)
-        if (strlen(devices[i].name) == n && strncmp(devices[i].name, name, n) == 0)
-            return devices[i].table(out, err);
-    return error_set(err, ERR_MACHINE,
-                     "device %s: there is no device of that name; repair: MOEFOLD_DEVICE=cpu, "
-                     "cuda, peers or deferred:SEED",
-                     name);
+    if (is_cuda(name, n)) return device_cuda_table(out, err);
+    *out = table_of(name, n);
+    return *out ? OK
+                : error_set(err, ERR_MACHINE,
+                            "device %s: there is no device of that name; repair: "
+                            "MOEFOLD_DEVICE=cpu or cuda",
+                            name);
 }
 
 status device_open(device **out, const device_options *o, comm *c, error *err)
@@ -56,8 +48,7 @@ status device_open(device **out, const device_options *o, comm *c, error *err)
     d->table = table;
     d->c = c;
     s = log_open(d, err);
-    if (!s && c && d->log->fault_rank >= 0 && comm_rank(c) != d->log->fault_rank)
-        d->log->fault = FAULT_NONE;
+    if (!s && planted_faults) s = planted_faults(d, err);
     if (!s) s = table->open(d, name[n] ? name + n + 1 : "", o, err);
     if (s) {
         log_close(d);

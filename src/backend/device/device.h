@@ -4,10 +4,9 @@
  * then only enqueues; nothing else in the program knows which device it is.
  *
  *     cpu       Calls are finished when they return; only messages run beside them.
- *     deferred  A CPU for tests: streams are queues, and what is in them runs late, in a seeded
- *               random order that the waits allow.
- *     peers     A CPU for tests: ranks move messages by themselves, as on GPUs (issue.h).
  *     cuda      A GPU (cuda.h), where its object was built.
+ *
+ * A test build has emulated ones, too (tests/emulated): `deferred`, `peers` and `null`.
  *
  * D1  Memory has four spaces, each one allocation. STATE (weights, gradients, optimizer) never
  *     moves. WORK (saved activations, boundaries, buffers of the step, temporaries) may be given
@@ -35,6 +34,7 @@
 #ifndef BACKEND_DEVICE_DEVICE_H
 #define BACKEND_DEVICE_DEVICE_H
 
+#include "base/planted.h"
 #include "backend/comm/comm.h"
 #include "backend/kernels/kernels.h"
 #include "backend/kernels/lt_use.h"
@@ -66,7 +66,7 @@ typedef struct device device;
 
 /* What a device is opened with. Paths may be NULL or "": none. */
 typedef struct device_options {
-    const char *name;  /* "cpu", "cuda"; some take a word behind it: "deferred:7", "cuda:FOLDER" */
+    const char *name;  /* "cpu", "cuda"; some take a word behind it: "cuda:FOLDER" */
     const char *cudnn; /* folder of the cuDNN that attention uses, unless the name has one */
 
     /* Files of cuBLASLt's algorithms: the run's, which is written, too; that of the run it goes on
@@ -221,8 +221,15 @@ void device_close(device *d);
 void device_attach(device *d, comm *c);
 void device_detach(comm *c);
 
-/* The tables: device.c lists them. */
-extern const device_table device_cpu, device_deferred, device_peers;
+/* Is it the name of one, words after a colon apart? */
+bool device_is_named(const char *name);
+
+extern const device_table device_cpu;
+
+/* Of a test build: the emulated device of this name, whose length is n, or NULL; and what a device
+ * that was opened, log and all, is to meet (log.h). */
+PLANTED const device_table *planted_device(const char *name, size_t n);
+PLANTED status planted_faults(device *d, error *err);
 
 #ifdef __cplusplus
 }

@@ -42,9 +42,8 @@ status host_take(device *d, device_space s, int64_t bytes, error *err)
 
 int64_t host_outside_arena(device *d)
 {
-    host_device *h = d->state;
-    if (h->outside_arena >= 0) h->outside_arena += h->grows;
-    return h->outside_arena;
+    (void)d;
+    return -1;
 }
 
 void *host_pointer(const device *d, device_address at)
@@ -106,8 +105,8 @@ void host_wait(device *d, op_stream s, int event)
 {
     host_device *h = d->state;
     host_event e = h->events[event];
-    if (e.stream == s || (int)s == h->deaf) return; /* a stream is in order */
-    if (s == STREAM_COMPUTE && !h->late) {
+    if (e.stream == s) return; /* a stream is in order */
+    if (s == STREAM_COMPUTE && !h->order) {
         queues_until(d, e);
         return;
     }
@@ -147,7 +146,7 @@ void host_launch(device *d, op_stream s, kernel_call *c)
         host_keep(d, s, c);
         return;
     }
-    if (s == STREAM_COMPUTE && !h->late) {
+    if (s == STREAM_COMPUTE && !h->order) {
         log_put(d, s, c->o);
         c->row->launch(c);
         log_finish(d, s);
@@ -203,7 +202,7 @@ void host_stamp_now(device *d, op_stream s, int stamp)
 void host_stamp_put(device *d, op_stream s, int stamp)
 {
     host_device *h = d->state;
-    if (s == STREAM_COMPUTE && !h->late) {
+    if (s == STREAM_COMPUTE && !h->order) {
         host_stamp_now(d, s, stamp);
         return;
     }
@@ -241,16 +240,13 @@ bool host_stamp_passed(device *d, int stamp)
 
 /* ---- opening */
 
-status host_open(device *d, bool late, uint64_t seed, int deaf, error *err)
+status host_open(device *d, const host_order *order, error *err)
 {
     host_device *h = calloc(1, sizeof *h);
     if (!h) return error_set(err, ERR_MACHINE, "cannot open the device: out of host memory");
-    h->late = late;
-    h->random = seed;
-    h->deaf = deaf;
-    h->outside_arena = -1;
+    h->order = order;
     d->state = h;
-    d->runs_ahead = late;
+    d->runs_ahead = order != NULL;
     status s = queues_open(h, err);
     if (s) host_close(d);
     return s;

@@ -1,7 +1,7 @@
 /* host.h - devices that compute on this machine's CPU: memory, and streams as queues.
  *
- * Both of them, the plain one (cpu.c) and the late one (deferred.c), are these functions; they
- * differ in when a queue is worked off. */
+ * The CPU (cpu.c) is these functions, and emulated devices of test builds are most of them: one of
+ * those differs in when a queue is worked off (host_order). */
 #ifndef BACKEND_DEVICE_HOST_H
 #define BACKEND_DEVICE_HOST_H
 
@@ -43,6 +43,13 @@ typedef struct host_stamp {
 
 typedef struct host_graph host_graph; /* graphs.c */
 
+/* How a device that runs ahead works off its queues: the compute stream is one, too, and each
+ * begins an entry when all before it are complete. */
+typedef struct host_order {
+    bool (*step)(device *d); /* one entry, of whichever stream; false: nothing could be done */
+    void (*put)(device *d);  /* an entry was put */
+} host_order;
+
 typedef struct host_device {
     unsigned char *memory[SPACE_COUNT];
     size_t bytes[SPACE_COUNT];
@@ -54,13 +61,8 @@ typedef struct host_device {
     double looked;   /* clock: whether they have passed */
     int64_t waiting; /* tasks that have not started, in all queues */
     int64_t moves;   /* tasks that were started or ended, of any stream: has anything happened? */
-    bool late;       /* the compute stream is a queue, too, and queues run when they must */
-    int64_t grows;   /* what a question for bytes beside the spaces adds to them, for tests */
-    int64_t outside_arena;  /* -1: not known */
-    int deaf;               /* a stream whose waits are ignored, or -1: a fault, for tests */
-    uint64_t random;        /* late: the state of the generator .. */
-    int turn[STREAM_COUNT]; /* .. and which streams go first */
-    host_graph *graphs;     /* [n_graphs] */
+    const host_order *order; /* NULL: the CPU's own */
+    host_graph *graphs;      /* [n_graphs] */
     int n_graphs;
     host_graph *capturing; /* what is launched goes there; NULL: it runs */
     void *owner;           /* of a device that has this one in it */
@@ -94,7 +96,7 @@ void queues_finish(device *d);
 /* ---- the table's (host.c) */
 
 /* The state, all zeros but what is named here. */
-status host_open(device *d, bool late, uint64_t seed, int deaf, error *err);
+status host_open(device *d, const host_order *order, error *err);
 void host_close(device *d);
 status host_take(device *d, device_space s, int64_t bytes, error *err);
 int64_t host_outside_arena(device *d);
@@ -127,12 +129,11 @@ void host_write(device *d, device_address to, const void *from, int64_t bytes);
 void host_fill(device *d, device_address to, int byte, int64_t bytes);
 void host_differ(device *d, device_address at, int byte, int64_t bytes, unsigned char *map);
 
-/* What the tables of both have in common: all but name and opening. */
+/* What tables have in common. */
 #define HOST_DEVICE                                                                                \
-    .close = host_close, .rows = kernels_cpu, .target = target_row_cpu, .take = host_take,         \
-    .outside_arena = host_outside_arena, .pointer = host_pointer, .map = host_pointer,             \
-    .read = host_read, .write = host_write, .fill = host_fill, .differ = host_differ,              \
-    .copy = host_copy, .events = host_events, .record = host_record, .wait = host_wait,            \
+    .rows = kernels_cpu, .target = target_row_cpu, .take = host_take, .pointer = host_pointer,     \
+    .map = host_pointer, .read = host_read, .write = host_write, .fill = host_fill,                \
+    .differ = host_differ, .copy = host_copy, .events = host_events, .record = host_record,        \
     .wait_here = host_wait_here, .is_complete = host_is_complete, .launch = host_launch,           \
     .message = host_message, .graphs = host_graphs, .capture = host_capture,                       \
     .captured = host_captured, .replay = host_replay, .stamps = host_stamps,                       \

@@ -5,48 +5,20 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* ---- opening */
-
-static status read_fault(device_log *l, error *err)
-{
-    static const char *const kinds[] = {"", "trap:", "hang:", "crash:", "leave:"};
-    const char *word = getenv("MOEFOLD_FAULT");
-    if (!word || !*word) return OK;
-    bool of_trainer = strncmp(word, "overflow:", 9) == 0;
-    if (of_trainer && word[9] && !word[9 + strspn(word + 9, "0123456789")]) return OK;
-    for (int k = FAULT_TRAP; k <= FAULT_LEAVE; k++) {
-        size_t n = strlen(kinds[k]);
-        if (strncmp(word, kinds[k], n) != 0) continue;
-        char *end;
-        unsigned long at = strtoul(word + n, &end, 10);
-        if (end == word + n || at < 1 || at > UINT32_MAX) break;
-        l->fault = (log_fault)k;
-        l->fault_at = (uint32_t)at;
-        l->fault_rank = *end == ':' ? strtol(end + 1, &end, 10) : -1;
-        if (!*end) return OK;
-        break;
-    }
-    return error_set(
-        err, ERR_MACHINE,
-        "MOEFOLD_FAULT=%s in the environment is not trap:N, hang:N, crash:N or leave:N, with the "
-        "number of an operation and perhaps :RANK, or overflow:N, with that of a step; unset it",
-        word);
-}
 
 status log_open(device *d, error *err)
 {
     d->log = calloc(1, sizeof *d->log);
     if (!d->log) return error_set(err, ERR_MACHINE, "cannot open the device: out of host memory");
     d->log->finished = d->log->own;
-    status s = read_fault(d->log, err);
-    if (s) log_close(d);
-    return s;
+    return OK;
 }
 
 void log_close(device *d)
 {
+    if (d->log) free(d->log->faults);
     free(d->log);
     d->log = NULL;
 }
@@ -61,9 +33,7 @@ uint32_t log_put(device *d, op_stream s, const op *o)
     atomic_store_explicit(&name->o, o, memory_order_relaxed);
     atomic_store_explicit(&name->at, d->place, memory_order_relaxed);
     atomic_store_explicit(&l->put[s], number, memory_order_release); /* L1 */
-    log_fault f = log_fault_of(d, s, number);
-    if (f == FAULT_CRASH) *(volatile char *)(uintptr_t)number = 0;
-    if (f == FAULT_LEAVE) _exit(OK);
+    if (l->faults) l->faults->put(d, s, number);
     return number;
 }
 
@@ -72,12 +42,6 @@ void log_finish(device *d, op_stream s)
     atomic_uint *at = &d->log->own[s];
     atomic_store_explicit(at, atomic_load_explicit(at, memory_order_relaxed) + 1,
                           memory_order_release);
-}
-
-log_fault log_fault_of(const device *d, op_stream s, uint32_t number)
-{
-    const device_log *l = d->log;
-    return s == STREAM_COMPUTE && number == l->fault_at ? l->fault : FAULT_NONE;
 }
 
 /* ---- reading */

@@ -22,23 +22,21 @@ typedef struct log_name {
     const device_place *_Atomic at;
 } log_name;
 
-/* For tests: MOEFOLD_FAULT=KIND:N in the environment lets operation N of the compute stream end
- * with a fault of the device (trap), or never (hang), or the host, when it puts that operation,
- * fail (crash) or leave the job without a word (leave); KIND:N:RANK only on that rank. overflow:N
- * lets step N find a routed buffer too small (step.c of the trainer). */
-typedef enum log_fault { FAULT_NONE, FAULT_TRAP, FAULT_HANG, FAULT_CRASH, FAULT_LEAVE } log_fault;
+/* What a test build plants in operations (tests/emulated/faults.c): called when one is put into a
+ * stream, and when a device that runs ahead begins it. `stream` is a GPU's, or NULL. */
+typedef struct log_faults {
+    void (*put)(const device *d, op_stream s, uint32_t number);
+    void (*begin)(const device *d, op_stream s, uint32_t number, void *stream);
+} log_faults;
 
 typedef struct device_log {
     atomic_uint put[STREAM_COUNT];
     atomic_uint own[STREAM_COUNT];
     atomic_uint *finished; /* [STREAM_COUNT]: `own`, or pinned memory that a GPU writes */
     log_name names[STREAM_COUNT][LOG_NAMES];
-    log_fault fault;
-    uint32_t fault_at;
-    long fault_rank; /* -1: on all */
+    log_faults *faults; /* given back with the log; NULL in a release */
 } device_log;
 
-/* ERR_MACHINE: MOEFOLD_FAULT is not of that form. */
 status log_open(device *d, error *err);
 void log_close(device *d);
 
@@ -48,8 +46,11 @@ uint32_t log_put(device *d, op_stream s, const op *o);
 /* Of a device of the host: the oldest operation that is not finished, is. */
 void log_finish(device *d, op_stream s);
 
-/* What is to happen to operation `number` of a stream. */
-log_fault log_fault_of(const device *d, op_stream s, uint32_t number);
+/* A device that runs ahead begins operation `number`. */
+static inline void log_begin(const device *d, op_stream s, uint32_t number, void *stream)
+{
+    if (d->log->faults) d->log->faults->begin(d, s, number, stream);
+}
 
 /* Operations that are finished, of all streams; *busy: there are others. From any thread. */
 uint64_t log_progress(const device *d, bool *busy);

@@ -2,7 +2,7 @@
  *
  * I1  A message may start while earlier messages of its stream, or one that its stream waits for,
  *     are under way: comm begins it when those are complete, and knows at which time that was on an
- *     emulated link. Late queues start it only then, as a GPU does.
+ *     emulated link. A device that runs ahead starts it only then, as a GPU does.
  * I2  A kernel or copy runs when everything before it in its stream is complete; it is done when it
  *     returns. A wait is complete when its event has passed.
  *     A stamp is complete, and its time is read, when everything before it is; it holds up nothing.
@@ -19,7 +19,6 @@ status queues_open(host_device *h, error *err)
 {
     for (int s = 0; s < STREAM_COUNT; s++) {
         h->queues[s].ring = calloc(QUEUE_MAX, sizeof(task));
-        h->turn[s] = s;
         if (!h->queues[s].ring)
             return error_set(err, ERR_MACHINE, "cannot open the streams: out of host memory");
     }
@@ -82,20 +81,9 @@ static bool leave_to_comm(device *d, op_stream s, host_event e)
     const host_device *h = d->state;
     const queue *q = &h->queues[e.stream];
     const task *last = task_at(q, e.end - 1);
-    if (h->late || e.end > q->started || last->kind != TASK_MESSAGE) return false;
+    if (h->order || e.end > q->started || last->kind != TASK_MESSAGE) return false;
     comm_stream_wait(d->c, s, last->request);
     return true;
-}
-
-/* As on a GPU: a fault is known when somebody waits, and what does not end holds up who does. */
-static void meet_fault(device *d, op_stream s, const task *t)
-{
-    char text[LOG_TEXT];
-    log_fault f = log_fault_of(d, s, t->number);
-    while (f == FAULT_HANG) nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
-    if (f == FAULT_NONE) return;
-    log_text(d, text, sizeof text);
-    comm_abort(d->c, ERR_MACHINE, text);
 }
 
 static bool start(device *d, op_stream s, task *t)
@@ -105,9 +93,9 @@ static bool start(device *d, op_stream s, task *t)
     if (t->kind == TASK_WAIT) return queues_passed(d, t->event) || leave_to_comm(d, s, t->event);
     if (t->kind == TASK_STAMP) return true;
     bool behind = q->complete < q->started;
-    if (behind && (h->late || t->kind != TASK_MESSAGE)) return false; /* I1, I2 */
+    if (behind && (h->order || t->kind != TASK_MESSAGE)) return false; /* I1, I2 */
     t->done = t->kind != TASK_MESSAGE;
-    if (t->kind == TASK_LAUNCH) meet_fault(d, s, t);
+    if (t->kind == TASK_LAUNCH) log_begin(d, s, t->number, NULL);
     if (t->kind == TASK_LAUNCH) t->call.row->launch(&t->call);
     if (t->kind == TASK_MESSAGE) t->request = comm_start(d->c, t->call.o, t->in, t->out);
     if (t->kind == TASK_COPY)
@@ -148,35 +136,10 @@ void queues_look(device *d)
     for (int s = 0; s < STREAM_COUNT; s++) end_tasks(d, &h->queues[s]);
 }
 
-static uint64_t draw(host_device *h)
-{
-    uint64_t x = h->random += 0x9e3779b97f4a7c15u;
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-    return x ^ (x >> 31);
-}
-
-/* One stream may run far ahead of another, or stay far behind: who goes first changes now and then,
- * not with every step. */
-static bool late_step(device *d)
-{
-    enum { SAME_FOR = 16 };
-    host_device *h = d->state;
-    if (draw(h) % SAME_FOR == 0) {
-        uint64_t one = draw(h) % STREAM_COUNT, other = draw(h) % STREAM_COUNT;
-        int kept = h->turn[one];
-        h->turn[one] = h->turn[other];
-        h->turn[other] = kept;
-    }
-    for (int i = 0; i < STREAM_COUNT; i++)
-        if (queue_step(d, (op_stream)h->turn[i])) return true;
-    return false;
-}
-
 static bool step(device *d)
 {
     const host_device *h = d->state;
-    if (h->late) return late_step(d);
+    if (h->order) return h->order->step(d);
     int64_t before = h->moves;
     for (int s = 0; s < STREAM_COUNT; s++) queue_step(d, (op_stream)s);
     return h->moves > before;
@@ -227,15 +190,13 @@ task *queue_entry(device *d, op_stream s)
     return task_at(q, q->put);
 }
 
-/* The late device runs some of what it has at times that have nothing to do with what is put. */
 void queue_put(device *d, op_stream s)
 {
-    enum { SELDOM = 8, MOST = 64 };
     host_device *h = d->state;
     h->queues[s].put++;
     h->waiting++;
-    if (!h->late)
+    if (h->order)
+        h->order->put(d);
+    else
         queues_move(d);
-    else if (draw(h) % SELDOM == 0)
-        for (uint64_t n = draw(h) % MOST; n && late_step(d); n--) continue;
 }

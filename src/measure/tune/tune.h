@@ -22,6 +22,7 @@
 #ifndef MEASURE_TUNE_TUNE_H
 #define MEASURE_TUNE_TUNE_H
 
+#include "base/planted.h"
 #include "config/edit.h"
 #include "predict/price.h"
 
@@ -63,9 +64,13 @@ typedef struct tune {
     /* Machines that are invented: set `end`, `step_s`, `spread` and `parts` of a trial by its
      * `change`, and no process is started. NULL: a process of this program. */
     void (*measure)(const struct tune *t, trial *x);
-    void *machine; /* of `measure` */
+    void *machine;       /* of `measure` */
+    const char *program; /* what a process runs; NULL: this program */
     arena *a;
 } tune;
+
+/* Of a test build: another program, which invents what a trial measures. */
+PLANTED status planted_trial(const char **path, error *err);
 
 /* ---- the folder */
 

@@ -119,7 +119,7 @@ status executor_open(executor **out, const program *p, comm *c, executor_options
     if (!s) s = e->d->table->take(e->d, SPACE_KEPT, p->kept.bytes, err);
     if (!s) s = take_work(e, err);
     if (!s) s = executor_bind(e, err);
-    if (!s) s = slow_op_read(&e->slow, err);
+    if (!s && planted_executor) s = planted_executor(&e->planted, err);
     if (!s && !c) s = open_alone(e, err);
     if (s) {
         executor_close(e);
@@ -259,7 +259,7 @@ void executor_put_op(executor *e, item_part part, int64_t i, int k)
     if (e->clock) op_clock_start(e, part, i, k, o->stream);
     put_op(e, it, o, &it->seg->ops[phase][k], it->work ? it->work[k] : e->workspace);
     e->put += o->kind != OP_WAIT;
-    if (e->slow.name && o->kind != OP_WAIT) slow_op_wait(&e->slow, o->name);
+    if (e->planted && o->kind != OP_WAIT) e->planted(o->name);
     if (e->clock) op_clock_end(e, part, it, phase, k);
 }
 

@@ -91,4 +91,8 @@ int64_t executor_step_place(const program *p, step_buffer which);
 void *executor_staging(const executor *e, step_buffer which);
 const void *executor_fetched(const executor *e, step_buffer which);
 
+/* Of a test build: what is called behind each operation, which is then put by itself. */
+typedef void (*executor_planted)(const char *name);
+PLANTED status planted_executor(executor_planted *out, error *err);
+
 #endif

@@ -98,7 +98,7 @@ static void put_ops(executor *e, const stretch *s)
 bool executor_graphs_run(executor *e)
 {
     graph_plan *g = e->graphs;
-    if (!g || e->clock || e->slow.name) return false; /* I4 */
+    if (!g || e->clock || e->planted) return false; /* I4 */
     int run = g->runs < 2 ? g->runs++ : 2;
     if (run == 0) return false; /* I3 */
     for (int i = 0; i < g->n; i++) {

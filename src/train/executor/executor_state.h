@@ -3,7 +3,6 @@
 #define TRAIN_EXECUTOR_EXECUTOR_STATE_H
 
 #include "train/executor/executor.h"
-#include "train/executor/slow_op.h"
 
 enum { NO_EVENT = -1 };
 
@@ -44,7 +43,7 @@ struct executor {
     bound_item *items[PART_COUNT];
     int n_events; /* events of the device: those of a list, then those of the program */
     int n_list_events;
-    slow_op slow;                 /* for tests */
+    executor_planted planted;     /* NULL in a release */
     bool joined;                  /* communicators are open */
     timing *times;                /* NULL: nobody asked */
     cost_kind *event_kind;        /* [n_events]: of the messages that were recorded there */

@@ -75,7 +75,6 @@ typedef struct trainer {
     int64_t busy_steps;
     struct predicted *predicted; /* NULL: nothing is predicted, */
     const char *unpredicted;     /* and this is said about it; NULL: nothing is */
-    bool overflowed;             /* as a test asked for */
     int64_t outside_arena;       /* bytes of the device that are of no arena; -1: not known */
     double *routed; /* [layers][experts] of the run so far, of this rank; NULL: nobody asked */
     int64_t routed_steps;

@@ -120,20 +120,6 @@ static void give(trainer *t, bool failed)
     step_give(t->e, given);
 }
 
-/* For tests: with MOEFOLD_FAULT=overflow:N in the environment the first run of step N finds the
- * first layer's routed buffer too small, where the device counts. One rank alone never does. */
-static void meet_overflow(trainer *t, const batch_source *from)
-{
-    static const char name[] = "overflow:";
-    const float rows[2] = {2, 1}; /* wanted, room */
-    const char *word = getenv("MOEFOLD_FAULT");
-    if (!word || strncmp(word, name, strlen(name)) != 0 || from->which != DATA_TRAIN) return;
-    if (t->overflowed || !t->report.rows || atoll(word + strlen(name)) != t->at.iteration + 1)
-        return;
-    executor_write(t->e, executor_step_place(t->p, STEP_OVERFLOW), rows, sizeof rows);
-    t->overflowed = true;
-}
-
 /* Runs a batch, again after routed buffers have grown. */
 static status run_batch(trainer *t, const batch_source *from, step_losses *out, error *err)
 {
@@ -145,7 +131,8 @@ static status run_batch(trainer *t, const batch_source *from, step_losses *out, 
         t->loaded = clock_seconds();
         double start = clock_seconds();
         step_run_begin(t->e);
-        meet_overflow(t, from);
+        if (planted_step && from->which == DATA_TRAIN && t->report.rows)
+            planted_step(t->e, executor_step_place(t->p, STEP_OVERFLOW), t->at.iteration + 1);
         give(t, mine != OK);
         step_run_end(t->e, t->p, updates ? STEP_UPDATES : STEP_ONLY);
         trainer_host_note(t, clock_seconds() - start);

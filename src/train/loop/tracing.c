@@ -39,26 +39,18 @@ status tracing_open(tracing **out, const tracing_job *j, arena *a, error *err)
                          "--trace-steps %" PRId64 "-%" PRId64 ": this run does steps %" PRId64
                          " to %" PRId64 "; repair: choose steps among them",
                          w->first, w->last, j->begun + 1, j->end);
-    const char *word = getenv("MOEFOLD_TRACE_EVERY_OTHER");
-    bool off = !word || !*word || strcmp(word, "0") == 0;
-    if (!off && strcmp(word, "1") != 0)
-        return error_set(err, ERR_INPUT,
-                         "MOEFOLD_TRACE_EVERY_OTHER=%s in the environment is not 0 or 1; unset it "
-                         "to trace every step of --trace-steps",
-                         word);
     tracing *t = ARENA_NEW(a, tracing);
     t->j = *j;
     t->a = a;
-    t->every_other = !off;
     *out = t;
-    return OK;
+    return planted_tracing ? planted_tracing(&t->leaves_out, err) : OK;
 }
 
 /* I1 */
 static bool is_wanted(const tracing *t, int64_t iteration)
 {
     const tracing_job *j = &t->j;
-    if (t->every_other && iteration % 2) return false;
+    if (t->leaves_out && t->leaves_out(iteration)) return false;
     if (j->steps.first) return iteration >= j->steps.first && iteration <= j->steps.last;
     bool early = iteration == j->begun + 2 || iteration == j->begun + 3;
     return early || iteration > j->end - 2;

@@ -16,6 +16,7 @@
 #ifndef TRAIN_LOOP_TRACING_H
 #define TRAIN_LOOP_TRACING_H
 
+#include "base/planted.h"
 #include "report/alive.h"
 #include "train/executor/executor.h"
 #include "predict/trace/trace.h"
@@ -60,5 +61,8 @@ double tracing_alive(const tracing *t, memory_point *out, int64_t n);
 /* The trace of all ranks, on rank 0; elsewhere, and where no step was traced, it is empty (n 0).
  * Collective over the world. Lives as long as the arena of tracing_open. */
 const trace *tracing_merge(tracing *t, const setup *s, comm *c);
+
+/* Of a test build: which steps are left out, so that traced ones stand between others. */
+PLANTED status planted_tracing(bool (**leaves_out)(int64_t iteration), error *err);
 
 #endif

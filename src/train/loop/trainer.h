@@ -75,4 +75,7 @@ typedef struct train_summary {
 status trainer_run(const setup *s, comm *c, const train_options *o, train_summary *summary,
                    arena *a, error *err);
 
+/* Of a test build: before a step runs. `overflow_at` is the place of STEP_OVERFLOW. */
+PLANTED void planted_step(executor *e, int64_t overflow_at, int64_t iteration);
+
 #endif

@@ -407,17 +407,6 @@ static bool stamp_passed(device *d, int number)
 
 /* ---- operations */
 
-/* For tests: a kernel that traps, or a wait for a number that nobody writes. */
-static void meet_fault(device *d, op_stream s, uint32_t number)
-{
-    gpu_state *g = state_of(d);
-    log_fault f = log_fault_of(d, s, number);
-    if (f == FAULT_TRAP) gpu_trap(g->streams[s]);
-    if (f == FAULT_HANG)
-        g->wait_value((CUstream)g->streams[s], g->finished_at + sizeof *g->finished * (size_t)s,
-                      UINT32_MAX, CU_STREAM_WAIT_VALUE_EQ);
-}
-
 void gpu_end(device *d, op_stream s, const op *o, uint32_t number) /* I2 */
 {
     gpu_state *g = state_of(d);
@@ -435,7 +424,7 @@ static void launch(device *d, op_stream s, kernel_call *c, uint32_t number)
         check(d, cudaGetLastError(), name_of(c->o));
         return;
     }
-    meet_fault(d, s, number);
+    log_begin(d, s, number, c->stream);
     c->row->launch(c);
     gpu_end(d, s, c->o, number);
 }

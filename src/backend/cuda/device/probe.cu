@@ -1,4 +1,4 @@
-/* probe.cu - looking at memory, and a fault. */
+/* probe.cu - looking at memory. */
 #include "backend/cuda/device/probe.h"
 
 static __global__ void differ_kernel(const unsigned char *at, unsigned char byte, int64_t bytes,
@@ -16,14 +16,4 @@ static __global__ void differ_kernel(const unsigned char *at, unsigned char byte
 void gpu_differ(cudaStream_t s, const void *at, int byte, int64_t bytes, uint32_t *map)
 {
     differ_kernel<<<1056, 256, 0, s>>>((const unsigned char *)at, (unsigned char)byte, bytes, map);
-}
-
-static __global__ void trap_kernel()
-{
-    asm volatile("trap;");
-}
-
-void gpu_trap(cudaStream_t s)
-{
-    trap_kernel<<<1, 1, 0, s>>>();
 }

@@ -1,6 +1,6 @@
 /* late.c - see late.h. One lock for all ranks of the process: it is a device for tests. */
 #define _GNU_SOURCE
-#include "backend/device/late.h"
+#include "emulated/late.h"
 
 #include <pthread.h>
 #include <sched.h>

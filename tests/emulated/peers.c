@@ -1,6 +1,6 @@
 /* peers.c - a CPU whose ranks, threads of one process, move their messages by themselves.
  *
- * For tests: queues and meetings are those of a GPU (issue.h, rendezvous.h). What is issued is done
+ * Queues and meetings are those of a GPU (issue.h, rendezvous.h). What is issued is done
  * when the call returns, so a point in a stream has passed when it is there; with "peers:us=200"
  * every operation takes so many microseconds, and streams are behind the host as on a GPU
  * (paced.h). With "peers:late=7" streams are threads that run what they are given some time later,
@@ -15,8 +15,9 @@
 #include "backend/comm/adder.h"
 #include "backend/device/calls.h"
 #include "backend/device/host.h"
-#include "backend/device/late.h"
-#include "backend/device/paced.h"
+#include "emulated/emulated.h"
+#include "emulated/late.h"
+#include "emulated/paced.h"
 #include "ir/target.h"
 
 typedef struct card {
@@ -305,7 +306,7 @@ static status open_peers(device *d, const char *words, const device_options *o, 
     (void)o;
     peers_device *p = calloc(1, sizeof *p);
     if (!p) return error_set(err, ERR_MACHINE, "cannot open the device: out of host memory");
-    status s = read_words(p, words) ? host_open(d, false, 0, -1, err)
+    status s = read_words(p, words) ? host_open(d, NULL, err)
                                     : error_set(err, ERR_MACHINE,
                                                 "device peers:%s; repair: peers, peers:staged, "
                                                 "peers:us=200, peers:late=7 or "

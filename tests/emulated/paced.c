@@ -1,6 +1,6 @@
 /* paced.c - see paced.h. */
 #define _GNU_SOURCE
-#include "backend/device/paced.h"
+#include "emulated/paced.h"
 
 #include <stdlib.h>
 #include <time.h>
