@@ -290,3 +290,68 @@ bool job_same(const job *a, const job *b, knob_id k)
         return same_many(f, x, y);
     }
 }
+
+bool job_equal(const job *a, const job *b)
+{
+    for (int k = 0; k < K_COUNT; k++)
+        if (!job_same(a, b, (knob_id)k)) return false;
+    return true;
+}
+
+/* FNV-1a */
+static uint64_t mix(uint64_t h, const void *bytes, size_t n)
+{
+    const unsigned char *p = bytes;
+    for (size_t i = 0; i < n; i++) h = (h ^ p[i]) * 1099511628211u;
+    return h;
+}
+
+static uint64_t mix_text(uint64_t h, const char *text)
+{
+    return text ? mix(h, text, strlen(text) + 1) : h;
+}
+
+static uint64_t mix_knob(uint64_t h, const field *f, const void *x)
+{
+    switch (f->type) {
+    case ONE_FLOAT: {
+        double real = *(const double *)x + 0.0; /* -0 is 0 */
+        return mix(h, &real, sizeof real);
+    }
+    case ONE_TEXT:
+        return mix_text(h, *(const char *const *)x);
+    case MANY_INT: {
+        const job_numbers *many = x;
+        h = mix(h, &many->listed, sizeof many->listed);
+        return mix(h, many->item, (size_t)many->n * sizeof *many->item);
+    }
+    case MANY_FLOAT: {
+        const job_reals *many = x;
+        h = mix(h, &many->listed, sizeof many->listed);
+        return mix(h, many->item, (size_t)many->n * sizeof *many->item);
+    }
+    case MANY_ENUM: {
+        const job_words *many = x;
+        h = mix(h, &many->listed, sizeof many->listed);
+        return mix(h, many->item, (size_t)many->n);
+    }
+    case MANY_TEXT: {
+        const job_texts *many = x;
+        for (int i = 0; i < many->n; i++) h = mix_text(h, many->item[i]);
+        return h;
+    }
+    default:
+        return mix(h, x, sizes[f->type]);
+    }
+}
+
+uint64_t job_hash(const job *j)
+{
+    uint64_t h = 14695981039346656037u;
+    for (int k = 0; k < K_COUNT; k++) {
+        if (!job_has(j, (knob_id)k)) continue;
+        h = mix(h, &k, sizeof k);
+        h = mix_knob(h, &fields[k], (const char *)j + fields[k].at);
+    }
+    return h;
+}

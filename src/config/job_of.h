@@ -49,4 +49,9 @@ const char *job_word(knob_id k, int word);
 /* Do both say the same of a knob? Words that nobody knows are the same. */
 bool job_same(const job *a, const job *b, knob_id k);
 
+/* The same of every knob: the same work, whoever asked for it and by whatever name. Equal jobs have
+ * equal hashes; neither reads room between fields. */
+bool job_equal(const job *a, const job *b);
+uint64_t job_hash(const job *j);
+
 #endif
