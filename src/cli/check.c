@@ -289,8 +289,10 @@ int command_check(int argc, char **argv)
     int code = OK;
     if (st)
         code = cli_fail("check", st, &err);
-    else if (!done)
+    else if (!done) {
+        setup_states(s, a);
         code = check(r, s, &o, a);
+    }
     arena_destroy(a);
     return code;
 }

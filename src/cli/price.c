@@ -317,6 +317,7 @@ static status price_recipe(priced *q, const recipe *r, const char *routed, price
     if (!st) st = hardware_has_stack(hw, o->stack ? o->stack : recipe_word(&s->r, K_STACK), err);
     if (!st) st = cli_routing(o, routed, s, a, err);
     if (st) return st;
+    setup_states(s, a);
     rules_check(&q->found, s, false, a);
     rules_prove(&q->found, s, false, a);
     cli_advise(&q->found, r, s, a);

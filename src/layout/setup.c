@@ -153,6 +153,18 @@ static bool like_previous(const setup *s, int64_t q)
     return true;
 }
 
+void setup_states(setup *s, arena *a)
+{
+    if (!s->possible || s->pipe.why_not) return;
+    state_bytes *states = ARENA_ARRAY(a, state_bytes, s->pipe.pp);
+    for (int64_t q = 0; q < s->pipe.pp; q++)
+        if (q > 0 && like_previous(s, q))
+            states[q] = states[q - 1];
+        else
+            state_of_stage(&states[q], s, q);
+    s->states = states;
+}
+
 int64_t setup_fullest(const setup *s, state_bytes *bytes)
 {
     int64_t fullest = 0, most = -1;

@@ -22,6 +22,7 @@ typedef struct setup {
     bool possible; /* lay is valid */
     layout lay;
     pipeline pipe;
+    const state_bytes *states; /* [pipe.pp]: see setup_states; NULL: nobody keeps them */
 } setup;
 
 /* `given` has model_fill behind it. It is not changed. Memory comes from `a`. */
@@ -29,6 +30,11 @@ status setup_init(setup *s, const recipe *given, arena *a, error *err);
 
 /* One knob with another value, on which nothing that setup_init derives depends. */
 void setup_set(setup *s, knob_id k, value v, const char *why);
+
+/* Works out state_of_stage of every stage, once where stages are alike, and keeps it: for setups that
+ * are asked again and again. Does nothing where there is no layout or no split. A copy that gets
+ * another layout, split or optimizer sets `states` to NULL. */
+void setup_states(setup *s, arena *a);
 
 /* The pipeline stage whose ranks hold most, and its bytes. Requires possible and no
  * pipe.why_not. */

@@ -176,6 +176,7 @@ static setup *changed(violations *found, const changing *w, const change *c)
     if (setup_init(s, r, w->a, &err)) return NULL;
     if (!s->possible || s->pipe.why_not || !differs(w, s)) return NULL;
     if (s->lay.world != w->before->lay.world) return NULL;
+    setup_states(s, w->a);
     rules_check(found, s, false, w->a);
     return found->n_errors ? NULL : s;
 }

@@ -18,6 +18,7 @@ static void see_one(repair_price *out, const repair_job *j, const char *const *w
     error err = {{0}};
     violations broken = {0};
     if (!rules_apply(r, j->given, words, a) || setup_init(s, r, a, &err)) return;
+    setup_states(s, a);
     rules_check(&broken, s, false, a);
     fit f;
     if (broken.n_errors) return;

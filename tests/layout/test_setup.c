@@ -248,6 +248,12 @@ static void the_fullest_rank_is_found(void **state)
         }
         assert_int_equal(rank, at);
         assert_int_equal(state_total(&fullest), most);
+        setup kept = s;
+        setup_states(&kept, scratch);
+        for (int64_t q = 0; q < s.pipe.pp; q++) {
+            state_of_stage(&here, &s, q);
+            assert_memory_equal(&kept.states[q], &here, sizeof here);
+        }
     }
 }
 
