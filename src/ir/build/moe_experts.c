@@ -11,7 +11,6 @@
 #include "ir/build/moe.h"
 #include "ir/build/quant.h"
 
-
 #define FC1   "mlp.experts.linear_fc1.weight"
 #define FC2   "mlp.experts.linear_fc2.weight"
 #define FC1_B "mlp.experts.linear_fc1.bias"
