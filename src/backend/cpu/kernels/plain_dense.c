@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "backend/cpu/kernels/real.h"
+#include "op/op_operands.h"
 
 static double with_weight(const op *o, real w)
 {
@@ -19,64 +20,54 @@ static double with_weight(const op *o, real w)
 
 static void gemm(const op *o, void *const *in, void *const *out)
 {
-    const int64_t m = o->dim[DIM_GEMM_M], n = o->dim[DIM_GEMM_N], k = o->dim[DIM_GEMM_K];
-    const real *x = in[IN_GEMM_x]; /* [M][K] */
-    const real *w = in[IN_GEMM_w]; /* [N][K] */
-    real *y = out[OUT_GEMM_y];     /* [M][N] */
-    for (int64_t i = 0; i < m; i++)
-        for (int64_t j = 0; j < n; j++) {
-            double sum = o->flags & ACCUMULATE ? (double)y[i * n + j] : 0;
-            for (int64_t l = 0; l < k; l++) sum += (double)x[i * k + l] * (double)w[j * k + l];
-            y[i * n + j] = (real)sum;
+    const op_gemm a = op_gemm_of(o, in, out);
+    for (int64_t i = 0; i < a.M; i++)
+        for (int64_t j = 0; j < a.N; j++) {
+            double sum = o->flags & ACCUMULATE ? (double)a.y[i * a.N + j] : 0;
+            for (int64_t l = 0; l < a.K; l++)
+                sum += (double)a.x[i * a.K + l] * (double)a.w[j * a.K + l];
+            a.y[i * a.N + j] = (real)sum;
         }
 }
 
 static void gemm_d(const op *o, void *const *in, void *const *out)
 {
-    const int64_t m = o->dim[DIM_GEMM_D_M], n = o->dim[DIM_GEMM_D_N], k = o->dim[DIM_GEMM_D_K];
-    const real *dy = in[IN_GEMM_D_dy]; /* [M][N] */
-    const real *w = in[IN_GEMM_D_w];   /* [N][K] */
-    real *dx = out[OUT_GEMM_D_dx];     /* [M][K] */
-    for (int64_t i = 0; i < m; i++)
-        for (int64_t l = 0; l < k; l++) {
-            double sum = o->flags & ACCUMULATE ? (double)dx[i * k + l] : 0;
-            for (int64_t j = 0; j < n; j++) sum += (double)dy[i * n + j] * (double)w[j * k + l];
-            dx[i * k + l] = (real)sum;
+    const op_gemm_d a = op_gemm_d_of(o, in, out);
+    for (int64_t i = 0; i < a.M; i++)
+        for (int64_t l = 0; l < a.K; l++) {
+            double sum = o->flags & ACCUMULATE ? (double)a.dx[i * a.K + l] : 0;
+            for (int64_t j = 0; j < a.N; j++)
+                sum += (double)a.dy[i * a.N + j] * (double)a.w[j * a.K + l];
+            a.dx[i * a.K + l] = (real)sum;
         }
 }
 
 static void gemm_w(const op *o, void *const *in, void *const *out)
 {
-    const int64_t m = o->dim[DIM_GEMM_W_M], n = o->dim[DIM_GEMM_W_N], k = o->dim[DIM_GEMM_W_K];
-    const real *dy = in[IN_GEMM_W_dy]; /* [M][N] */
-    const real *x = in[IN_GEMM_W_x];   /* [M][K] */
-    real *dw = out[OUT_GEMM_W_dw];     /* [N][K] */
-    for (int64_t j = 0; j < n; j++)
-        for (int64_t l = 0; l < k; l++) {
-            double sum = o->flags & OVERWRITE ? 0 : (double)dw[j * k + l];
-            for (int64_t i = 0; i < m; i++) sum += (double)dy[i * n + j] * (double)x[i * k + l];
-            dw[j * k + l] = (real)sum;
+    const op_gemm_w a = op_gemm_w_of(o, in, out);
+    for (int64_t j = 0; j < a.N; j++)
+        for (int64_t l = 0; l < a.K; l++) {
+            double sum = o->flags & OVERWRITE ? 0 : (double)a.dw[j * a.K + l];
+            for (int64_t i = 0; i < a.M; i++)
+                sum += (double)a.dy[i * a.N + j] * (double)a.x[i * a.K + l];
+            a.dw[j * a.K + l] = (real)sum;
         }
 }
 
 static void bias(const op *o, void *const *in, void *const *out)
 {
-    const int64_t m = o->dim[DIM_BIAS_M], n = o->dim[DIM_BIAS_N];
-    const real *b = in[IN_BIAS_b]; /* [N] */
-    real *y = out[OUT_BIAS_y];     /* [M][N] */
-    for (int64_t i = 0; i < m; i++)
-        for (int64_t j = 0; j < n; j++) y[i * n + j] += b[j];
+    const op_bias a = op_bias_of(o, in, out);
+    for (int64_t i = 0; i < a.M; i++)
+        for (int64_t j = 0; j < a.N; j++) a.y[i * a.N + j] += a.b[j];
 }
 
 static void bias_w(const op *o, void *const *in, void *const *out)
 {
-    const int64_t m = o->dim[DIM_BIAS_W_M], n = o->dim[DIM_BIAS_W_N];
-    const real *dy = in[IN_BIAS_W_dy]; /* [M][N] */
-    real *db = out[OUT_BIAS_W_db];     /* [N] */
-    for (int64_t j = 0; j < n; j++) {
-        double sum = (double)db[j];
-        for (int64_t i = 0; i < m; i++) sum += (double)dy[i * n + j];
-        db[j] = (real)sum;
+    const op_bias_w a = op_bias_w_of(o, in, out);
+    for (int64_t j = 0; j < a.N; j++) {
+        double sum = (double)a.db[j];
+        for (int64_t i = 0; i < a.M; i++) sum += (double)a.dy[i * a.N + j];
+        a.db[j] = (real)sum;
     }
 }
 
@@ -84,29 +75,22 @@ static void bias_w(const op *o, void *const *in, void *const *out)
 
 static void embed(const op *o, void *const *in, void *const *out)
 {
-    const int64_t n_t = o->dim[DIM_EMBED_T], h = o->dim[DIM_EMBED_H], n_v = o->dim[DIM_EMBED_V],
-                  first = o->dim[DIM_EMBED_FIRST];
-    const real *w = in[IN_EMBED_w];        /* [V][H] */
-    const int32_t *ids = in[IN_EMBED_ids]; /* [T] */
-    real *x = out[OUT_EMBED_x];            /* [T][H] */
-    for (int64_t t = 0; t < n_t; t++) {
-        int64_t v = ids[t] - first;
-        for (int64_t i = 0; i < h; i++) x[t * h + i] = v < 0 || v >= n_v ? 0 : w[v * h + i];
+    const op_embed a = op_embed_of(o, in, out);
+    for (int64_t t = 0; t < a.T; t++) {
+        int64_t v = a.ids[t] - a.FIRST;
+        for (int64_t i = 0; i < a.H; i++)
+            a.x[t * a.H + i] = v < 0 || v >= a.V ? 0 : a.w[v * a.H + i];
     }
 }
 
 static void embed_w(const op *o, void *const *in, void *const *out)
 {
-    const int64_t n_t = o->dim[DIM_EMBED_W_T], h = o->dim[DIM_EMBED_W_H],
-                  n_v = o->dim[DIM_EMBED_W_V], first = o->dim[DIM_EMBED_W_FIRST];
-    const real *dx = in[IN_EMBED_W_dx];      /* [T][H] */
-    const int32_t *ids = in[IN_EMBED_W_ids]; /* [T] */
-    real *dw = out[OUT_EMBED_W_dw];          /* [V][H] */
-    for (int64_t i = 0; (o->flags & OVERWRITE) && i < n_v * h; i++) dw[i] = 0;
-    for (int64_t t = 0; t < n_t; t++) {
-        int64_t v = ids[t] - first;
-        if (v < 0 || v >= n_v) continue;
-        for (int64_t i = 0; i < h; i++) dw[v * h + i] += dx[t * h + i];
+    const op_embed_w a = op_embed_w_of(o, in, out);
+    for (int64_t i = 0; (o->flags & OVERWRITE) && i < a.V * a.H; i++) a.dw[i] = 0;
+    for (int64_t t = 0; t < a.T; t++) {
+        int64_t v = a.ids[t] - a.FIRST;
+        if (v < 0 || v >= a.V) continue;
+        for (int64_t i = 0; i < a.H; i++) a.dw[v * a.H + i] += a.dx[t * a.H + i];
     }
 }
 
@@ -114,54 +98,42 @@ static void embed_w(const op *o, void *const *in, void *const *out)
 
 static void norm(const op *o, void *const *in, void *const *out)
 {
-    const int64_t m = o->dim[DIM_NORM_M], h = o->dim[DIM_NORM_H];
-    const real *x = in[IN_NORM_x];   /* [M][H] */
-    const real *w = in[IN_NORM_w];   /* [H] */
-    real *y = out[OUT_NORM_y];       /* [M][H] */
-    real *rstd = out[OUT_NORM_rstd]; /* [M], may be missing */
-    for (int64_t i = 0; i < m; i++) {
+    const op_norm a = op_norm_of(o, in, out);
+    for (int64_t i = 0; i < a.M; i++) {
         double sum = 0;
-        for (int64_t j = 0; j < h; j++) sum += (double)x[i * h + j] * (double)x[i * h + j];
-        double r = 1 / sqrt(sum / (double)h + o->real[REAL_NORM_eps]);
-        for (int64_t j = 0; j < h; j++)
-            y[i * h + j] = (real)((double)x[i * h + j] * r * with_weight(o, w[j]));
-        if (rstd) rstd[i] = (real)r;
+        for (int64_t j = 0; j < a.H; j++)
+            sum += (double)a.x[i * a.H + j] * (double)a.x[i * a.H + j];
+        double r = 1 / sqrt(sum / (double)a.H + a.eps);
+        for (int64_t j = 0; j < a.H; j++)
+            a.y[i * a.H + j] = (real)((double)a.x[i * a.H + j] * r * with_weight(o, a.w[j]));
+        if (a.rstd) a.rstd[i] = (real)r;
     }
 }
 
 /* With g = dy * w and r = rstd: dx = r g - x r^3 mean(g x), since r depends on each x too. */
 static void norm_d(const op *o, void *const *in, void *const *out)
 {
-    const int64_t m = o->dim[DIM_NORM_D_M], h = o->dim[DIM_NORM_D_H];
-    const real *dy = in[IN_NORM_D_dy];     /* [M][H] */
-    const real *x = in[IN_NORM_D_x];       /* [M][H] */
-    const real *w = in[IN_NORM_D_w];       /* [H] */
-    const real *rstd = in[IN_NORM_D_rstd]; /* [M] */
-    real *dx = out[OUT_NORM_D_dx];         /* [M][H] */
-    for (int64_t i = 0; i < m; i++) {
-        double r = (double)rstd[i], sum = 0;
-        for (int64_t j = 0; j < h; j++)
-            sum += (double)dy[i * h + j] * with_weight(o, w[j]) * (double)x[i * h + j];
-        for (int64_t j = 0; j < h; j++) {
-            double g = (double)dy[i * h + j] * with_weight(o, w[j]);
-            double d = r * g - (double)x[i * h + j] * r * r * r * sum / (double)h;
-            dx[i * h + j] = (real)(o->flags & ACCUMULATE ? (double)dx[i * h + j] + d : d);
+    const op_norm_d a = op_norm_d_of(o, in, out);
+    for (int64_t i = 0; i < a.M; i++) {
+        double r = (double)a.rstd[i], sum = 0;
+        for (int64_t j = 0; j < a.H; j++)
+            sum += (double)a.dy[i * a.H + j] * with_weight(o, a.w[j]) * (double)a.x[i * a.H + j];
+        for (int64_t j = 0; j < a.H; j++) {
+            double g = (double)a.dy[i * a.H + j] * with_weight(o, a.w[j]);
+            double d = r * g - (double)a.x[i * a.H + j] * r * r * r * sum / (double)a.H;
+            a.dx[i * a.H + j] = (real)(o->flags & ACCUMULATE ? (double)a.dx[i * a.H + j] + d : d);
         }
     }
 }
 
 static void norm_w(const op *o, void *const *in, void *const *out)
 {
-    const int64_t m = o->dim[DIM_NORM_W_M], h = o->dim[DIM_NORM_W_H];
-    const real *dy = in[IN_NORM_W_dy];     /* [M][H] */
-    const real *x = in[IN_NORM_W_x];       /* [M][H] */
-    const real *rstd = in[IN_NORM_W_rstd]; /* [M] */
-    real *dw = out[OUT_NORM_W_dw];         /* [H] */
-    for (int64_t j = 0; j < h; j++) {
-        double sum = (double)dw[j];
-        for (int64_t i = 0; i < m; i++)
-            sum += (double)dy[i * h + j] * (double)x[i * h + j] * (double)rstd[i];
-        dw[j] = (real)sum;
+    const op_norm_w a = op_norm_w_of(o, in, out);
+    for (int64_t j = 0; j < a.H; j++) {
+        double sum = (double)a.dw[j];
+        for (int64_t i = 0; i < a.M; i++)
+            sum += (double)a.dy[i * a.H + j] * (double)a.x[i * a.H + j] * (double)a.rstd[i];
+        a.dw[j] = (real)sum;
     }
 }
 

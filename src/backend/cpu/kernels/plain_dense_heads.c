@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "backend/cpu/kernels/real.h"
+#include "op/op_operands.h"
 
 static void move(real *to, const real *from, int64_t n)
 {
@@ -13,47 +14,37 @@ static void move(real *to, const real *from, int64_t n)
 
 static void qkv_split(const op *o, void *const *in, void *const *out)
 {
-    const int64_t n_t = o->dim[DIM_QKV_SPLIT_T], n = o->dim[DIM_QKV_SPLIT_N],
-                  g = o->dim[DIM_QKV_SPLIT_G], d = o->dim[DIM_QKV_SPLIT_D];
-    const real *qkv = in[IN_QKV_SPLIT_qkv]; /* [T][G][queries, gates, key, value][D] */
-    real *q = out[OUT_QKV_SPLIT_q];         /* [T][N][D] */
-    real *k = out[OUT_QKV_SPLIT_k];         /* [T][G][D] */
-    real *v = out[OUT_QKV_SPLIT_v];         /* [T][G][D] */
-    real *gates = out[OUT_QKV_SPLIT_gate];  /* [T][N][D], may be missing */
-    const int64_t r = n / g * d;
-    for (int64_t i = 0; i < n_t * g; i++) {
-        move(q + i * r, qkv, r);
+    const op_qkv_split a = op_qkv_split_of(o, in, out);
+    const real *qkv = a.qkv; /* [T][G][queries, gates, key, value][D] */
+    const int64_t r = a.N / a.G * a.D;
+    for (int64_t i = 0; i < a.T * a.G; i++) {
+        move(a.q + i * r, qkv, r);
         qkv += r;
-        if (gates) {
-            move(gates + i * r, qkv, r);
+        if (a.gate) {
+            move(a.gate + i * r, qkv, r);
             qkv += r;
         }
-        move(k + i * d, qkv, d);
-        move(v + i * d, qkv + d, d);
-        qkv += 2 * d;
+        move(a.k + i * a.D, qkv, a.D);
+        move(a.v + i * a.D, qkv + a.D, a.D);
+        qkv += 2 * a.D;
     }
 }
 
 static void qkv_join(const op *o, void *const *in, void *const *out)
 {
-    const int64_t n_t = o->dim[DIM_QKV_JOIN_T], n = o->dim[DIM_QKV_JOIN_N],
-                  g = o->dim[DIM_QKV_JOIN_G], d = o->dim[DIM_QKV_JOIN_D];
-    const real *dq = in[IN_QKV_JOIN_dq];       /* [T][N][D] */
-    const real *dk = in[IN_QKV_JOIN_dk];       /* [T][G][D] */
-    const real *dv = in[IN_QKV_JOIN_dv];       /* [T][G][D] */
-    const real *dgate = in[IN_QKV_JOIN_dgate]; /* [T][N][D], may be missing */
-    real *dqkv = out[OUT_QKV_JOIN_dqkv];       /* [T][G][queries, gates, key, value][D] */
-    const int64_t r = n / g * d;
-    for (int64_t i = 0; i < n_t * g; i++) {
-        move(dqkv, dq + i * r, r);
+    const op_qkv_join a = op_qkv_join_of(o, in, out);
+    real *dqkv = a.dqkv; /* [T][G][queries, gates, key, value][D] */
+    const int64_t r = a.N / a.G * a.D;
+    for (int64_t i = 0; i < a.T * a.G; i++) {
+        move(dqkv, a.dq + i * r, r);
         dqkv += r;
-        if (dgate) {
-            move(dqkv, dgate + i * r, r);
+        if (a.dgate) {
+            move(dqkv, a.dgate + i * r, r);
             dqkv += r;
         }
-        move(dqkv, dk + i * d, d);
-        move(dqkv + d, dv + i * d, d);
-        dqkv += 2 * d;
+        move(dqkv, a.dk + i * a.D, a.D);
+        move(dqkv + a.D, a.dv + i * a.D, a.D);
+        dqkv += 2 * a.D;
     }
 }
 
@@ -78,76 +69,59 @@ static void rotate(const op *o, const real *table, real *x, double sign)
 
 static void rope(const op *o, void *const *in, void *const *out)
 {
-    rotate(o, in[IN_ROPE_table], out[OUT_ROPE_x], 1);
+    const op_rope a = op_rope_of(o, in, out);
+    rotate(o, a.table, a.x, 1);
 }
 
 static void rope_d(const op *o, void *const *in, void *const *out)
 {
-    rotate(o, in[IN_ROPE_D_table], out[OUT_ROPE_D_dx], -1);
+    const op_rope_d a = op_rope_d_of(o, in, out);
+    rotate(o, a.table, a.dx, -1);
 }
 
 /* ---- latent attention */
 
 static void mla_kv_split(const op *o, void *const *in, void *const *out)
 {
-    const int64_t n_t = o->dim[DIM_MLA_KV_SPLIT_T], r = o->dim[DIM_MLA_KV_SPLIT_R],
-                  dr = o->dim[DIM_MLA_KV_SPLIT_Dr];
-    const real *c = in[IN_MLA_KV_SPLIT_c];       /* [T][R+Dr] */
-    real *latent = out[OUT_MLA_KV_SPLIT_latent]; /* [T][R] */
-    real *kpe = out[OUT_MLA_KV_SPLIT_kpe];       /* [T][Dr] */
-    for (int64_t t = 0; t < n_t; t++) {
-        move(latent + t * r, c + t * (r + dr), r);
-        move(kpe + t * dr, c + t * (r + dr) + r, dr);
+    const op_mla_kv_split a = op_mla_kv_split_of(o, in, out);
+    for (int64_t t = 0; t < a.T; t++) {
+        move(a.latent + t * a.R, a.c + t * (a.R + a.Dr), a.R);
+        move(a.kpe + t * a.Dr, a.c + t * (a.R + a.Dr) + a.R, a.Dr);
     }
 }
 
 static void mla_kv_merge(const op *o, void *const *in, void *const *out)
 {
-    const int64_t n_t = o->dim[DIM_MLA_KV_MERGE_T], r = o->dim[DIM_MLA_KV_MERGE_R],
-                  dr = o->dim[DIM_MLA_KV_MERGE_Dr];
-    const real *dlatent = in[IN_MLA_KV_MERGE_dlatent]; /* [T][R] */
-    const real *dkpe = in[IN_MLA_KV_MERGE_dkpe];       /* [T][Dr] */
-    real *dc = out[OUT_MLA_KV_MERGE_dc];               /* [T][R+Dr] */
-    for (int64_t t = 0; t < n_t; t++) {
-        move(dc + t * (r + dr), dlatent + t * r, r);
-        move(dc + t * (r + dr) + r, dkpe + t * dr, dr);
+    const op_mla_kv_merge a = op_mla_kv_merge_of(o, in, out);
+    for (int64_t t = 0; t < a.T; t++) {
+        move(a.dc + t * (a.R + a.Dr), a.dlatent + t * a.R, a.R);
+        move(a.dc + t * (a.R + a.Dr) + a.R, a.dkpe + t * a.Dr, a.Dr);
     }
 }
 
 static void mla_kv_join(const op *o, void *const *in, void *const *out)
 {
-    const int64_t n_t = o->dim[DIM_MLA_KV_JOIN_T], n = o->dim[DIM_MLA_KV_JOIN_N],
-                  dn = o->dim[DIM_MLA_KV_JOIN_Dn], dr = o->dim[DIM_MLA_KV_JOIN_Dr],
-                  dv = o->dim[DIM_MLA_KV_JOIN_Dv];
-    const real *kv = in[IN_MLA_KV_JOIN_kv];   /* [T][N][Dn+Dv] */
-    const real *kpe = in[IN_MLA_KV_JOIN_kpe]; /* [T][Dr] */
-    real *k = out[OUT_MLA_KV_JOIN_k];         /* [T][N][Dn+Dr] */
-    real *v = out[OUT_MLA_KV_JOIN_v];         /* [T][N][Dv] */
-    for (int64_t i = 0; i < n_t * n; i++) {
-        move(k + i * (dn + dr), kv + i * (dn + dv), dn);
-        move(k + i * (dn + dr) + dn, kpe + i / n * dr, dr);
-        move(v + i * dv, kv + i * (dn + dv) + dn, dv);
+    const op_mla_kv_join a = op_mla_kv_join_of(o, in, out);
+    for (int64_t i = 0; i < a.T * a.N; i++) {
+        move(a.k + i * (a.Dn + a.Dr), a.kv + i * (a.Dn + a.Dv), a.Dn);
+        move(a.k + i * (a.Dn + a.Dr) + a.Dn, a.kpe + i / a.N * a.Dr, a.Dr);
+        move(a.v + i * a.Dv, a.kv + i * (a.Dn + a.Dv) + a.Dn, a.Dv);
     }
 }
 
 static void mla_kv_join_d(const op *o, void *const *in, void *const *out)
 {
-    const int64_t n_t = o->dim[DIM_MLA_KV_JOIN_D_T], n = o->dim[DIM_MLA_KV_JOIN_D_N],
-                  dn = o->dim[DIM_MLA_KV_JOIN_D_Dn], dr = o->dim[DIM_MLA_KV_JOIN_D_Dr],
-                  dv = o->dim[DIM_MLA_KV_JOIN_D_Dv];
-    const real *dk = in[IN_MLA_KV_JOIN_D_dk];  /* [T][N][Dn+Dr] */
-    const real *d_v = in[IN_MLA_KV_JOIN_D_dv]; /* [T][N][Dv] */
-    real *dkv = out[OUT_MLA_KV_JOIN_D_dkv];    /* [T][N][Dn+Dv] */
-    real *dkpe = out[OUT_MLA_KV_JOIN_D_dkpe];  /* [T][Dr] */
-    for (int64_t i = 0; i < n_t * n; i++) {
-        move(dkv + i * (dn + dv), dk + i * (dn + dr), dn);
-        move(dkv + i * (dn + dv) + dn, d_v + i * dv, dv);
+    const op_mla_kv_join_d a = op_mla_kv_join_d_of(o, in, out);
+    for (int64_t i = 0; i < a.T * a.N; i++) {
+        move(a.dkv + i * (a.Dn + a.Dv), a.dk + i * (a.Dn + a.Dr), a.Dn);
+        move(a.dkv + i * (a.Dn + a.Dv) + a.Dn, a.dv + i * a.Dv, a.Dv);
     }
-    for (int64_t t = 0; t < n_t; t++)
-        for (int64_t j = 0; j < dr; j++) {
+    for (int64_t t = 0; t < a.T; t++)
+        for (int64_t j = 0; j < a.Dr; j++) {
             double sum = 0;
-            for (int64_t i = t * n; i < (t + 1) * n; i++) sum += (double)dk[i * (dn + dr) + dn + j];
-            dkpe[t * dr + j] = (real)sum;
+            for (int64_t i = t * a.N; i < (t + 1) * a.N; i++)
+                sum += (double)a.dk[i * (a.Dn + a.Dr) + a.Dn + j];
+            a.dkpe[t * a.Dr + j] = (real)sum;
         }
 }
 

@@ -9,6 +9,7 @@
 #include <math.h>
 
 #include "backend/cpu/kernels/real.h"
+#include "op/op_operands.h"
 
 static double logit(const real *x, const real *w, int64_t h)
 {
@@ -61,42 +62,30 @@ static void clear(real *x, int64_t n)
 
 static void head_loss(const op *o, void *const *in, void *const *out)
 {
-    const int64_t n_t = o->dim[DIM_HEAD_LOSS_T], h = o->dim[DIM_HEAD_LOSS_H],
-                  n_v = o->dim[DIM_HEAD_LOSS_V];
-    const real *x = in[IN_HEAD_LOSS_x];              /* [T][H] */
-    const real *w = in[IN_HEAD_LOSS_w];              /* [V][H] */
-    const int32_t *labels = in[IN_HEAD_LOSS_labels]; /* [T] */
-    const real *mask = in[IN_HEAD_LOSS_mask];        /* [T], may be missing: all ones */
-    real *loss = out[OUT_HEAD_LOSS_loss];            /* [2] */
-    real *dx = out[OUT_HEAD_LOSS_dx];                /* [T][H], may be missing */
-    real *dw = out[OUT_HEAD_LOSS_dw];                /* [V][H], may be missing */
+    const op_head_loss a = op_head_loss_of(o, in, out);
     double sum = 0, weights = 0;
-    if (dw && (o->flags & OVERWRITE)) clear(dw, n_v * h);
-    for (int64_t t = 0; t < n_t; t++) {
-        bool known = labels[t] >= 0 && labels[t] < n_v;
-        double weight = !known ? 0 : mask ? (double)mask[t] : 1;
-        row r = {x + t * h, w, dx ? dx + t * h : NULL, dw, h, n_v, labels[t]};
-        for (int64_t i = 0; dx && i < h; i++) r.dx[i] = 0;
+    if (a.dw && (o->flags & OVERWRITE)) clear(a.dw, a.V * a.H);
+    for (int64_t t = 0; t < a.T; t++) {
+        bool known = a.labels[t] >= 0 && a.labels[t] < a.V;
+        double weight = !known ? 0 : a.mask ? (double)a.mask[t] : 1;
+        row r = {a.x + t * a.H, a.w, a.dx ? a.dx + t * a.H : NULL, a.dw, a.H, a.V, a.labels[t]};
+        for (int64_t i = 0; a.dx && i < a.H; i++) r.dx[i] = 0;
         if (weight == 0) continue;
-        double lse = log_sum_exp(r.x, w, h, n_v);
-        sum += weight * (lse - logit(r.x, w + labels[t] * h, h));
+        double lse = log_sum_exp(r.x, a.w, a.H, a.V);
+        sum += weight * (lse - logit(r.x, a.w + a.labels[t] * a.H, a.H));
         weights += weight;
-        if (dx || dw) row_gradient(&r, lse, weight * o->real[REAL_HEAD_LOSS_scale]);
+        if (a.dx || a.dw) row_gradient(&r, lse, weight * a.scale);
     }
-    loss[0] = (real)((double)loss[0] + sum);
-    loss[1] = (real)((double)loss[1] + weights);
+    a.loss[0] = (real)((double)a.loss[0] + sum);
+    a.loss[1] = (real)((double)a.loss[1] + weights);
 }
 
 static void head_logits(const op *o, void *const *in, void *const *out)
 {
-    const int64_t n_t = o->dim[DIM_HEAD_LOGITS_T], h = o->dim[DIM_HEAD_LOGITS_H],
-                  n_v = o->dim[DIM_HEAD_LOGITS_V];
-    const real *x = in[IN_HEAD_LOGITS_x];       /* [T][H] */
-    const real *w = in[IN_HEAD_LOGITS_w];       /* [V][H] */
-    real *logits = out[OUT_HEAD_LOGITS_logits]; /* [T][V] */
-    for (int64_t t = 0; t < n_t; t++)
-        for (int64_t v = 0; v < n_v; v++)
-            logits[t * n_v + v] = (real)logit(x + t * h, w + v * h, h);
+    const op_head_logits a = op_head_logits_of(o, in, out);
+    for (int64_t t = 0; t < a.T; t++)
+        for (int64_t v = 0; v < a.V; v++)
+            a.logits[t * a.V + v] = (real)logit(a.x + t * a.H, a.w + v * a.H, a.H);
 }
 
 /* ---- of a vocabulary that is cut over ranks */
@@ -109,29 +98,25 @@ static int64_t rows_there(const op *o)
 
 static void head_part(const op *o, void *const *in, void *const *out)
 {
-    const int64_t h = o->dim[DIM_HEAD_PART_H], n_v = o->dim[DIM_HEAD_PART_V],
-                  rows = o->dim[DIM_HEAD_PART_ROWS], first = o->dim[DIM_HEAD_PART_FIRST];
-    const real *x = (const real *)in[IN_HEAD_PART_x] + first * h;             /* [ROWS][H] */
-    const real *w = in[IN_HEAD_PART_w];                                       /* [V][H] */
-    const int32_t *labels = (const int32_t *)in[IN_HEAD_PART_labels] + first; /* [ROWS] */
-    real *logits = out[OUT_HEAD_PART_logits];                                 /* [ROWS][V] */
-    real *stats = out[OUT_HEAD_PART_stats];                                   /* [ROWS][3] */
+    const op_head_part a = op_head_part_of(o, in, out);
+    const real *x = a.x + a.FIRST * a.H;        /* [ROWS][H] */
+    const int32_t *labels = a.labels + a.FIRST; /* [ROWS] */
     const int64_t n = rows_there(o);
     for (int64_t i = 0; i < n; i++) {
-        real *l = logits + i * n_v; /* [V] */
+        real *l = a.logits + i * a.V; /* [V] */
         double top = -INFINITY, sum = 0;
-        for (int64_t v = 0; v < n_v; v++) {
-            l[v] = (real)logit(x + i * h, w + v * h, h);
+        for (int64_t v = 0; v < a.V; v++) {
+            l[v] = (real)logit(x + i * a.H, a.w + v * a.H, a.H);
             if ((double)l[v] > top) top = (double)l[v];
         }
-        for (int64_t v = 0; v < n_v; v++) sum += exp((double)l[v] - top);
-        int64_t label = labels[i] - o->dim[DIM_HEAD_PART_VFIRST];
-        stats[i * 3] = (real)top;
-        stats[i * 3 + 1] = (real)sum;
-        stats[i * 3 + 2] = label >= 0 && label < n_v ? l[label] : 0;
+        for (int64_t v = 0; v < a.V; v++) sum += exp((double)l[v] - top);
+        int64_t label = labels[i] - a.VFIRST;
+        a.stats[i * 3] = (real)top;
+        a.stats[i * 3 + 1] = (real)sum;
+        a.stats[i * 3 + 2] = label >= 0 && label < a.V ? l[label] : 0;
     }
-    clear(logits + n * n_v, (rows - n) * n_v);
-    clear(stats + n * 3, (rows - n) * 3);
+    clear(a.logits + n * a.V, (a.ROWS - n) * a.V);
+    clear(a.stats + n * 3, (a.ROWS - n) * 3);
 }
 
 /* What all ranks together know of a row. */
@@ -172,35 +157,24 @@ static void part_gradient(const row *r, real *l /* [V] */, double lse, double sc
 /* Every rank has as many words, so PARTS * V is the whole vocabulary. */
 static void head_part_d(const op *o, void *const *in, void *const *out)
 {
-    const int64_t h = o->dim[DIM_HEAD_PART_D_H], n_v = o->dim[DIM_HEAD_PART_D_V],
-                  first = o->dim[DIM_HEAD_PART_D_FIRST], n = rows_there(o);
-    const real *x = in[IN_HEAD_PART_D_x];              /* [T][H] */
-    const int32_t *labels = in[IN_HEAD_PART_D_labels]; /* [T] */
-    const real *mask = in[IN_HEAD_PART_D_mask];        /* [T], may be missing: all ones */
-    real *logits = out[OUT_HEAD_PART_D_logits];        /* [ROWS][V] */
-    real *loss = out[OUT_HEAD_PART_D_loss];            /* [2] */
-    real *dx = out[OUT_HEAD_PART_D_dx];                /* [T][H], may be missing */
+    const op_head_part_d a = op_head_part_d_of(o, in, out);
+    const int64_t n = rows_there(o);
     double sum = 0, weights = 0;
-    if (o->flags & OVERWRITE) clear(out[OUT_HEAD_PART_D_dw], n_v * h);
-    for (int64_t i = 0, t = first; i < n; i++, t++) {
-        bool known = labels[t] >= 0 && labels[t] < n_v * o->dim[DIM_HEAD_PART_D_PARTS];
-        double weight = !known ? 0 : mask ? (double)mask[t] : 1;
-        totals all = row_totals(o, in[IN_HEAD_PART_D_stats], i);
-        row r = {x + t * h,
-                 in[IN_HEAD_PART_D_w],
-                 dx ? dx + t * h : NULL,
-                 out[OUT_HEAD_PART_D_dw],
-                 h,
-                 n_v,
-                 labels[t] - o->dim[DIM_HEAD_PART_D_VFIRST]};
-        part_gradient(&r, logits + i * n_v, all.lse, weight * o->real[REAL_HEAD_PART_D_scale]);
+    if (o->flags & OVERWRITE) clear(a.dw, a.V * a.H);
+    for (int64_t i = 0, t = a.FIRST; i < n; i++, t++) {
+        bool known = a.labels[t] >= 0 && a.labels[t] < a.V * a.PARTS;
+        double weight = !known ? 0 : a.mask ? (double)a.mask[t] : 1;
+        totals all = row_totals(o, a.stats, i);
+        row r = {a.x + t * a.H, a.w, a.dx ? a.dx + t * a.H : NULL, a.dw,
+                 a.H,           a.V, a.labels[t] - a.VFIRST};
+        part_gradient(&r, a.logits + i * a.V, all.lse, weight * a.scale);
         if (weight == 0) continue;
         sum += weight * (all.lse - all.right);
         weights += weight;
     }
-    clear(logits + n * n_v, (o->dim[DIM_HEAD_PART_D_ROWS] - n) * n_v);
-    loss[0] = (real)((double)loss[0] + sum);
-    loss[1] = (real)((double)loss[1] + weights);
+    clear(a.logits + n * a.V, (a.ROWS - n) * a.V);
+    a.loss[0] = (real)((double)a.loss[0] + sum);
+    a.loss[1] = (real)((double)a.loss[1] + weights);
 }
 
 static const kernel loss_rows[] = {

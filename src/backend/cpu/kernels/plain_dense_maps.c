@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "backend/cpu/kernels/real.h"
+#include "op/op_operands.h"
 
 static double sigmoid(double x)
 {
@@ -14,52 +15,44 @@ static double sigmoid(double x)
 
 static void add(const op *o, void *const *in, void *const *out)
 {
-    const real *a = in[IN_ADD_a]; /* [N] */
-    const real *b = in[IN_ADD_b]; /* [N] */
-    real *y = out[OUT_ADD_y];     /* [N] */
-    for (int64_t i = 0; i < o->dim[DIM_ADD_N]; i++) y[i] = a[i] + b[i];
+    const op_add args = op_add_of(o, in, out);
+    for (int64_t i = 0; i < args.N; i++) args.y[i] = args.a[i] + args.b[i];
 }
 
 static void copy(const op *o, void *const *in, void *const *out)
 {
-    memcpy(out[OUT_COPY_y], in[IN_COPY_a], sizeof(real) * (size_t)o->dim[DIM_COPY_N]);
+    const op_copy a = op_copy_of(o, in, out);
+    memcpy(a.y, a.a, sizeof(real) * (size_t)a.N);
 }
 
 static void zero(const op *o, void *const *in, void *const *out)
 {
-    (void)in;
-    memset(out[OUT_ZERO_y], 0, sizeof(real) * (size_t)o->dim[DIM_ZERO_N]);
+    const op_zero a = op_zero_of(o, in, out);
+    memset(a.y, 0, sizeof(real) * (size_t)a.N);
 }
 
 static void gate(const op *o, void *const *in, void *const *out)
 {
-    const int64_t m = o->dim[DIM_GATE_M], n = o->dim[DIM_GATE_N], n_g = o->dim[DIM_GATE_G];
-    const real *x = in[IN_GATE_x]; /* [M][N] */
-    const real *g = in[IN_GATE_g]; /* [M][G] */
-    real *y = out[OUT_GATE_y];     /* [M][N] */
-    for (int64_t i = 0; i < m; i++)
-        for (int64_t j = 0; j < n; j++)
-            y[i * n + j] = (real)((double)x[i * n + j] * sigmoid((double)g[i * n_g + j % n_g]));
+    const op_gate a = op_gate_of(o, in, out);
+    for (int64_t i = 0; i < a.M; i++)
+        for (int64_t j = 0; j < a.N; j++)
+            a.y[i * a.N + j] =
+                (real)((double)a.x[i * a.N + j] * sigmoid((double)a.g[i * a.G + j % a.G]));
 }
 
 static void gate_d(const op *o, void *const *in, void *const *out)
 {
-    const int64_t m = o->dim[DIM_GATE_D_M], n = o->dim[DIM_GATE_D_N], n_g = o->dim[DIM_GATE_D_G];
-    const real *dy = in[IN_GATE_D_dy]; /* [M][N] */
-    const real *x = in[IN_GATE_D_x];   /* [M][N] */
-    const real *g = in[IN_GATE_D_g];   /* [M][G] */
-    real *dx = out[OUT_GATE_D_dx];     /* [M][N], may be missing, may be dy */
-    real *dg = out[OUT_GATE_D_dg];     /* [M][G], may be missing */
-    for (int64_t i = 0; i < m; i++) {
+    const op_gate_d a = op_gate_d_of(o, in, out);
+    for (int64_t i = 0; i < a.M; i++) {
         double sum = 0;
-        for (int64_t j = 0; j < n; j++) {
-            double s = sigmoid((double)g[i * n_g + j % n_g]), d = (double)dy[i * n + j];
-            double by_g = d * (double)x[i * n + j] * s * (1 - s);
-            if (dx) dx[i * n + j] = (real)(d * s);
-            if (dg && n_g == n) dg[i * n + j] = (real)by_g;
+        for (int64_t j = 0; j < a.N; j++) {
+            double s = sigmoid((double)a.g[i * a.G + j % a.G]), d = (double)a.dy[i * a.N + j];
+            double by_g = d * (double)a.x[i * a.N + j] * s * (1 - s);
+            if (a.dx) a.dx[i * a.N + j] = (real)(d * s);
+            if (a.dg && a.G == a.N) a.dg[i * a.N + j] = (real)by_g;
             sum += by_g;
         }
-        if (dg && n_g == 1) dg[i] = (real)sum;
+        if (a.dg && a.G == 1) a.dg[i] = (real)sum;
     }
 }
 
@@ -95,35 +88,29 @@ static activation activate(const op *o, real g, real u)
 
 static void act(const op *o, void *const *in, void *const *out)
 {
-    const int64_t m = o->dim[DIM_ACT_M], f = o->dim[DIM_ACT_F];
-    const real *u = in[IN_ACT_u]; /* [M][2F] */
-    const real *p = in[IN_ACT_p]; /* [M], may be missing */
-    real *a = out[OUT_ACT_a];     /* [M][F] */
-    for (int64_t i = 0; i < m; i++)
-        for (int64_t j = 0; j < f; j++) {
-            activation r = activate(o, u[2 * i * f + j], u[(2 * i + 1) * f + j]);
-            a[i * f + j] = (real)(r.a * (p ? (double)p[i] : 1));
+    const op_act args = op_act_of(o, in, out);
+    for (int64_t i = 0; i < args.M; i++)
+        for (int64_t j = 0; j < args.F; j++) {
+            activation r =
+                activate(o, args.u[2 * i * args.F + j], args.u[(2 * i + 1) * args.F + j]);
+            args.a[i * args.F + j] = (real)(r.a * (args.p ? (double)args.p[i] : 1));
         }
 }
 
 static void act_d(const op *o, void *const *in, void *const *out)
 {
-    const int64_t m = o->dim[DIM_ACT_D_M], f = o->dim[DIM_ACT_D_F];
-    const real *da = in[IN_ACT_D_da]; /* [M][F] */
-    const real *u = in[IN_ACT_D_u];   /* [M][2F] */
-    const real *p = in[IN_ACT_D_p];   /* [M], may be missing */
-    real *du = out[OUT_ACT_D_du];     /* [M][2F] */
-    real *dp = out[OUT_ACT_D_dp];     /* [M], may be missing */
-    for (int64_t i = 0; i < m; i++) {
-        double sum = 0, scale = p ? (double)p[i] : 1;
-        for (int64_t j = 0; j < f; j++) {
-            activation r = activate(o, u[2 * i * f + j], u[(2 * i + 1) * f + j]);
-            double d = (double)da[i * f + j];
+    const op_act_d args = op_act_d_of(o, in, out);
+    for (int64_t i = 0; i < args.M; i++) {
+        double sum = 0, scale = args.p ? (double)args.p[i] : 1;
+        for (int64_t j = 0; j < args.F; j++) {
+            activation r =
+                activate(o, args.u[2 * i * args.F + j], args.u[(2 * i + 1) * args.F + j]);
+            double d = (double)args.da[i * args.F + j];
             sum += d * r.a;
-            du[2 * i * f + j] = (real)(d * scale * r.by_gate);
-            du[(2 * i + 1) * f + j] = (real)(d * scale * r.by_up);
+            args.du[2 * i * args.F + j] = (real)(d * scale * r.by_gate);
+            args.du[(2 * i + 1) * args.F + j] = (real)(d * scale * r.by_up);
         }
-        if (dp) dp[i] = (real)sum;
+        if (args.dp) args.dp[i] = (real)sum;
     }
 }
 

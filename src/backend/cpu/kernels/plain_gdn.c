@@ -7,6 +7,7 @@
 
 #include "backend/cpu/kernels/real.h"
 #include "backend/cpu/kernels/rows.h"
+#include "op/op_operands.h"
 
 static double sigmoid(double x)
 {
@@ -27,10 +28,10 @@ static double silu_slope(double x)
 
 static void split(const op *o, void *const *in, void *const *out)
 {
-    const int64_t sizes[] = {o->dim[DIM_GDN_SPLIT_C], o->dim[DIM_GDN_SPLIT_Z],
-                             o->dim[DIM_GDN_SPLIT_NV], o->dim[DIM_GDN_SPLIT_NV]};
-    const real *from = in[IN_GDN_SPLIT_in]; /* [T][C + Z + NV + NV] */
-    for (int64_t t = 0; t < o->dim[DIM_GDN_SPLIT_T]; t++)
+    const op_gdn_split a = op_gdn_split_of(o, in, out);
+    const int64_t sizes[] = {a.C, a.Z, a.NV, a.NV};
+    const real *from = a.in; /* [T][C + Z + NV + NV] */
+    for (int64_t t = 0; t < a.T; t++)
         for (int i = 0; i < 4; i++) {
             memcpy((real *)out[i] + t * sizes[i], from, sizeof(real) * (size_t)sizes[i]);
             from += sizes[i];
@@ -39,10 +40,10 @@ static void split(const op *o, void *const *in, void *const *out)
 
 static void join(const op *o, void *const *in, void *const *out)
 {
-    const int64_t sizes[] = {o->dim[DIM_GDN_JOIN_C], o->dim[DIM_GDN_JOIN_Z],
-                             o->dim[DIM_GDN_JOIN_NV], o->dim[DIM_GDN_JOIN_NV]};
-    real *to = out[OUT_GDN_JOIN_din]; /* [T][C + Z + NV + NV] */
-    for (int64_t t = 0; t < o->dim[DIM_GDN_JOIN_T]; t++)
+    const op_gdn_join a = op_gdn_join_of(o, in, out);
+    const int64_t sizes[] = {a.C, a.Z, a.NV, a.NV};
+    real *to = a.din; /* [T][C + Z + NV + NV] */
+    for (int64_t t = 0; t < a.T; t++)
         for (int i = 0; i < 4; i++) {
             memcpy(to, (const real *)in[i] + t * sizes[i], sizeof(real) * (size_t)sizes[i]);
             to += sizes[i];
@@ -77,42 +78,41 @@ static double conv_sum(const conv *v, int64_t t, int64_t c)
 
 static void conv_y(const op *o, void *const *in, void *const *out)
 {
-    const conv v = conv_of(o, in[IN_CONV_x], in[IN_CONV_w]);
-    real *y = out[OUT_CONV_y]; /* [B*S][C] */
-    for (int64_t i = 0; i < v.b * v.s * v.c; i++) y[i] = (real)silu(conv_sum(&v, i / v.c, i % v.c));
+    const op_conv a = op_conv_of(o, in, out);
+    const conv v = conv_of(o, a.x, a.w);
+    for (int64_t i = 0; i < v.b * v.s * v.c; i++)
+        a.y[i] = (real)silu(conv_sum(&v, i / v.c, i % v.c));
 }
 
 static void conv_d(const op *o, void *const *in, void *const *out)
 {
-    const conv v = conv_of(o, in[IN_CONV_D_x], in[IN_CONV_D_w]);
-    const real *dy = in[IN_CONV_D_dy]; /* [B*S][C] */
-    real *dx = out[OUT_CONV_D_dx];     /* [B*S][C] */
+    const op_conv_d a = op_conv_d_of(o, in, out);
+    const conv v = conv_of(o, a.x, a.w);
     for (int64_t t = 0; t < v.b * v.s; t++)
         for (int64_t c = 0; c < v.c; c++) {
             double sum = 0;
             for (int64_t i = 0; i < v.taps; i++) {
                 int64_t to = t + v.taps - 1 - i; /* the token that tap i carried t to */
                 if (t % v.s + v.taps - 1 - i < v.s)
-                    sum += (double)dy[to * v.c + c] * silu_slope(conv_sum(&v, to, c)) *
+                    sum += (double)a.dy[to * v.c + c] * silu_slope(conv_sum(&v, to, c)) *
                            (double)v.w[c * v.taps + i];
             }
-            dx[t * v.c + c] = (real)sum;
+            a.dx[t * v.c + c] = (real)sum;
         }
 }
 
 static void conv_w(const op *o, void *const *in, void *const *out)
 {
-    const conv v = conv_of(o, in[IN_CONV_W_x], in[IN_CONV_W_w]);
-    const real *dy = in[IN_CONV_W_dy]; /* [B*S][C] */
-    real *dw = out[OUT_CONV_W_dw];     /* [C][TAPS] */
+    const op_conv_w a = op_conv_w_of(o, in, out);
+    const conv v = conv_of(o, a.x, a.w);
     for (int64_t i = 0; i < v.c * v.taps; i++) {
         const int64_t c = i / v.taps, back = v.taps - 1 - i % v.taps;
-        double sum = (double)dw[i];
+        double sum = (double)a.dw[i];
         for (int64_t t = 0; t < v.b * v.s; t++)
             if (back <= t % v.s)
-                sum += (double)dy[t * v.c + c] * silu_slope(conv_sum(&v, t, c)) *
+                sum += (double)a.dy[t * v.c + c] * silu_slope(conv_sum(&v, t, c)) *
                        (double)v.x[(t - back) * v.c + c];
-        dw[i] = (real)sum;
+        a.dw[i] = (real)sum;
     }
 }
 
@@ -125,48 +125,38 @@ static double softplus(double x)
 
 static void gates(const op *o, void *const *in, void *const *out)
 {
-    const int64_t n = o->dim[DIM_GDN_GATES_NV];
-    const real *b = in[IN_GDN_GATES_b], *a = in[IN_GDN_GATES_a];                     /* [T][NV] */
-    const real *a_log = in[IN_GDN_GATES_a_log], *dt_bias = in[IN_GDN_GATES_dt_bias]; /* [NV] */
-    real *beta = out[OUT_GDN_GATES_beta], *g = out[OUT_GDN_GATES_g];                 /* [T][NV] */
-    for (int64_t i = 0; i < o->dim[DIM_GDN_GATES_T] * n; i++) {
-        beta[i] = (real)sigmoid((double)b[i]);
-        g[i] = (real)(-exp((double)a_log[i % n]) * softplus((double)a[i] + (double)dt_bias[i % n]));
+    const op_gdn_gates args = op_gdn_gates_of(o, in, out);
+    for (int64_t i = 0; i < args.T * args.NV; i++) {
+        args.beta[i] = (real)sigmoid((double)args.b[i]);
+        args.g[i] = (real)(-exp((double)args.a_log[i % args.NV]) *
+                           softplus((double)args.a[i] + (double)args.dt_bias[i % args.NV]));
     }
 }
 
 static void gates_d(const op *o, void *const *in, void *const *out)
 {
-    const int64_t n = o->dim[DIM_GDN_GATES_D_NV];
-    const real *dbeta = in[IN_GDN_GATES_D_dbeta], *dg = in[IN_GDN_GATES_D_dg],
-               *b = in[IN_GDN_GATES_D_b], *a = in[IN_GDN_GATES_D_a]; /* [T][NV] */
-    const real *a_log = in[IN_GDN_GATES_D_a_log], *dt_bias = in[IN_GDN_GATES_D_dt_bias]; /* [NV] */
-    real *db = out[OUT_GDN_GATES_D_db], *da = out[OUT_GDN_GATES_D_da]; /* [T][NV] */
-    for (int64_t i = 0; i < o->dim[DIM_GDN_GATES_D_T] * n; i++) {
-        const double beta = sigmoid((double)b[i]);
-        db[i] = (real)((double)dbeta[i] * beta * (1 - beta));
-        da[i] = (real)(-(double)dg[i] * exp((double)a_log[i % n]) *
-                       sigmoid((double)a[i] + (double)dt_bias[i % n]));
+    const op_gdn_gates_d args = op_gdn_gates_d_of(o, in, out);
+    for (int64_t i = 0; i < args.T * args.NV; i++) {
+        const double beta = sigmoid((double)args.b[i]);
+        args.db[i] = (real)((double)args.dbeta[i] * beta * (1 - beta));
+        args.da[i] = (real)(-(double)args.dg[i] * exp((double)args.a_log[i % args.NV]) *
+                            sigmoid((double)args.a[i] + (double)args.dt_bias[i % args.NV]));
     }
 }
 
 static void gates_w(const op *o, void *const *in, void *const *out)
 {
-    const int64_t n = o->dim[DIM_GDN_GATES_W_NV];
-    const real *dg = in[IN_GDN_GATES_W_dg], *a = in[IN_GDN_GATES_W_a]; /* [T][NV] */
-    const real *a_log = in[IN_GDN_GATES_W_a_log], *dt_bias = in[IN_GDN_GATES_W_dt_bias]; /* [NV] */
-    real *da_log = out[OUT_GDN_GATES_W_da_log],
-         *ddt_bias = out[OUT_GDN_GATES_W_ddt_bias]; /* [NV] */
-    for (int64_t h = 0; h < n; h++) {
-        double by_log = (double)da_log[h], by_bias = (double)ddt_bias[h];
-        for (int64_t i = h; i < o->dim[DIM_GDN_GATES_W_T] * n; i += n) {
-            const double x = (double)a[i] + (double)dt_bias[h];
-            const double scaled = -(double)dg[i] * exp((double)a_log[h]);
+    const op_gdn_gates_w args = op_gdn_gates_w_of(o, in, out);
+    for (int64_t h = 0; h < args.NV; h++) {
+        double by_log = (double)args.da_log[h], by_bias = (double)args.ddt_bias[h];
+        for (int64_t i = h; i < args.T * args.NV; i += args.NV) {
+            const double x = (double)args.a[i] + (double)args.dt_bias[h];
+            const double scaled = -(double)args.dg[i] * exp((double)args.a_log[h]);
             by_log += scaled * softplus(x);
             by_bias += scaled * sigmoid(x);
         }
-        da_log[h] = (real)by_log;
-        ddt_bias[h] = (real)by_bias;
+        args.da_log[h] = (real)by_log;
+        args.ddt_bias[h] = (real)by_bias;
     }
 }
 
@@ -179,38 +169,32 @@ static double norm_weight(const op *o, const real *w /* [H] */, int64_t i)
 
 static void gated_norm(const op *o, void *const *in, void *const *out)
 {
-    const int64_t h = o->dim[DIM_GATED_NORM_H];
-    const real *x = in[IN_GATED_NORM_x], *z = in[IN_GATED_NORM_z]; /* [M][H] */
-    const real *w = in[IN_GATED_NORM_w];                           /* [H] */
-    real *y = out[OUT_GATED_NORM_y];                               /* [M][H] */
-    real *rstd = out[OUT_GATED_NORM_rstd];                         /* [M] */
-    for (int64_t m = 0; m < o->dim[DIM_GATED_NORM_M]; m++, x += h, z += h, y += h) {
+    const op_gated_norm a = op_gated_norm_of(o, in, out);
+    const real *x = a.x, *z = a.z; /* [M][H] */
+    real *y = a.y;                 /* [M][H] */
+    for (int64_t m = 0; m < a.M; m++, x += a.H, z += a.H, y += a.H) {
         double sum = 0;
-        for (int64_t i = 0; i < h; i++) sum += (double)x[i] * (double)x[i];
-        const double r = 1 / sqrt(sum / (double)h + o->real[REAL_GATED_NORM_eps]);
-        for (int64_t i = 0; i < h; i++)
-            y[i] = (real)(r * (double)x[i] * norm_weight(o, w, i) * silu((double)z[i]));
-        rstd[m] = (real)r;
+        for (int64_t i = 0; i < a.H; i++) sum += (double)x[i] * (double)x[i];
+        const double r = 1 / sqrt(sum / (double)a.H + a.eps);
+        for (int64_t i = 0; i < a.H; i++)
+            y[i] = (real)(r * (double)x[i] * norm_weight(o, a.w, i) * silu((double)z[i]));
+        a.rstd[m] = (real)r;
     }
 }
 
 static void gated_norm_d(const op *o, void *const *in, void *const *out)
 {
-    const int64_t h = o->dim[DIM_GATED_NORM_D_H];
-    const real *dy = in[IN_GATED_NORM_D_dy], *x = in[IN_GATED_NORM_D_x],
-               *z = in[IN_GATED_NORM_D_z];                               /* [M][H] */
-    const real *w = in[IN_GATED_NORM_D_w];                               /* [H] */
-    const real *rstd = in[IN_GATED_NORM_D_rstd];                         /* [M] */
-    real *dx = out[OUT_GATED_NORM_D_dx], *dz = out[OUT_GATED_NORM_D_dz]; /* [M][H] */
-    for (int64_t m = 0; m < o->dim[DIM_GATED_NORM_D_M];
-         m++, dy += h, x += h, z += h, dx += h, dz += h) {
-        const double r = (double)rstd[m];
+    const op_gated_norm_d a = op_gated_norm_d_of(o, in, out);
+    const real *dy = a.dy, *x = a.x, *z = a.z; /* [M][H] */
+    real *dx = a.dx, *dz = a.dz;               /* [M][H] */
+    for (int64_t m = 0; m < a.M; m++, dy += a.H, x += a.H, z += a.H, dx += a.H, dz += a.H) {
+        const double r = (double)a.rstd[m];
         double along = 0;
-        for (int64_t i = 0; i < h; i++)
-            along += (double)dy[i] * norm_weight(o, w, i) * silu((double)z[i]) * (double)x[i] * r;
-        for (int64_t i = 0; i < h; i++) {
-            const double weighed = (double)dy[i] * norm_weight(o, w, i), n = r * (double)x[i];
-            dx[i] = (real)(r * (weighed * silu((double)z[i]) - n * along / (double)h));
+        for (int64_t i = 0; i < a.H; i++)
+            along += (double)dy[i] * norm_weight(o, a.w, i) * silu((double)z[i]) * (double)x[i] * r;
+        for (int64_t i = 0; i < a.H; i++) {
+            const double weighed = (double)dy[i] * norm_weight(o, a.w, i), n = r * (double)x[i];
+            dx[i] = (real)(r * (weighed * silu((double)z[i]) - n * along / (double)a.H));
             dz[i] = (real)(weighed * n * silu_slope((double)z[i]));
         }
     }
@@ -218,17 +202,13 @@ static void gated_norm_d(const op *o, void *const *in, void *const *out)
 
 static void gated_norm_w(const op *o, void *const *in, void *const *out)
 {
-    const int64_t h = o->dim[DIM_GATED_NORM_W_H];
-    const real *dy = in[IN_GATED_NORM_W_dy], *x = in[IN_GATED_NORM_W_x],
-               *z = in[IN_GATED_NORM_W_z];       /* [M][H] */
-    const real *rstd = in[IN_GATED_NORM_W_rstd]; /* [M] */
-    real *dw = out[OUT_GATED_NORM_W_dw];         /* [H] */
-    for (int64_t i = 0; i < h; i++) {
-        double sum = (double)dw[i];
-        for (int64_t m = 0; m < o->dim[DIM_GATED_NORM_W_M]; m++)
-            sum += (double)dy[m * h + i] * (double)x[m * h + i] * (double)rstd[m] *
-                   silu((double)z[m * h + i]);
-        dw[i] = (real)sum;
+    const op_gated_norm_w a = op_gated_norm_w_of(o, in, out);
+    for (int64_t i = 0; i < a.H; i++) {
+        double sum = (double)a.dw[i];
+        for (int64_t m = 0; m < a.M; m++)
+            sum += (double)a.dy[m * a.H + i] * (double)a.x[m * a.H + i] * (double)a.rstd[m] *
+                   silu((double)a.z[m * a.H + i]);
+        a.dw[i] = (real)sum;
     }
 }
 

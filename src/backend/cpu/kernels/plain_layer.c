@@ -8,6 +8,7 @@
 #include <math.h>
 
 #include "backend/cpu/kernels/real.h"
+#include "op/op_operands.h"
 
 /* ---- LayerNorm */
 
@@ -18,74 +19,60 @@ static double weight_used(const op *o, real w)
 
 static void layer_norm(const op *o, void *const *in, void *const *out)
 {
-    const int64_t m = o->dim[DIM_LAYER_NORM_M], h = o->dim[DIM_LAYER_NORM_H];
-    const real *x = in[IN_LAYER_NORM_x];     /* [M][H] */
-    const real *w = in[IN_LAYER_NORM_w];     /* [H] */
-    const real *b = in[IN_LAYER_NORM_b];     /* [H], may be missing */
-    real *y = out[OUT_LAYER_NORM_y];         /* [M][H] */
-    real *stats = out[OUT_LAYER_NORM_stats]; /* [M][2], may be missing */
+    const op_layer_norm a = op_layer_norm_of(o, in, out);
 #pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < m; i++) {
-        const real *row = x + i * h;
+    for (int64_t i = 0; i < a.M; i++) {
+        const real *row = a.x + i * a.H;
         double sum = 0, squares = 0;
-        for (int64_t j = 0; j < h; j++) sum += (double)row[j];
-        double mean = sum / (double)h;
-        for (int64_t j = 0; j < h; j++)
+        for (int64_t j = 0; j < a.H; j++) sum += (double)row[j];
+        double mean = sum / (double)a.H;
+        for (int64_t j = 0; j < a.H; j++)
             squares += ((double)row[j] - mean) * ((double)row[j] - mean);
-        double r = 1 / sqrt(squares / (double)h + o->real[REAL_LAYER_NORM_eps]);
-        for (int64_t j = 0; j < h; j++)
-            y[i * h + j] =
-                (real)(((double)row[j] - mean) * r * weight_used(o, w[j]) + (b ? (double)b[j] : 0));
-        if (!stats) continue;
-        stats[2 * i] = (real)mean;
-        stats[2 * i + 1] = (real)r;
+        double r = 1 / sqrt(squares / (double)a.H + a.eps);
+        for (int64_t j = 0; j < a.H; j++)
+            a.y[i * a.H + j] = (real)(((double)row[j] - mean) * r * weight_used(o, a.w[j]) +
+                                      (a.b ? (double)a.b[j] : 0));
+        if (!a.stats) continue;
+        a.stats[2 * i] = (real)mean;
+        a.stats[2 * i + 1] = (real)r;
     }
 }
 
 /* With g = dy * w, n = (x - mean) r: dx = r (g - mean(g) - n mean(g n)). */
 static void layer_norm_d(const op *o, void *const *in, void *const *out)
 {
-    const int64_t m = o->dim[DIM_LAYER_NORM_D_M], h = o->dim[DIM_LAYER_NORM_D_H];
-    const real *dy = in[IN_LAYER_NORM_D_dy];       /* [M][H] */
-    const real *x = in[IN_LAYER_NORM_D_x];         /* [M][H] */
-    const real *w = in[IN_LAYER_NORM_D_w];         /* [H] */
-    const real *stats = in[IN_LAYER_NORM_D_stats]; /* [M][2] */
-    real *dx = out[OUT_LAYER_NORM_D_dx];           /* [M][H] */
+    const op_layer_norm_d a = op_layer_norm_d_of(o, in, out);
 #pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < m; i++) {
-        double mean = (double)stats[2 * i], r = (double)stats[2 * i + 1], by_one = 0, by_n = 0;
-        for (int64_t j = 0; j < h; j++) {
-            double g = (double)dy[i * h + j] * weight_used(o, w[j]);
+    for (int64_t i = 0; i < a.M; i++) {
+        double mean = (double)a.stats[2 * i], r = (double)a.stats[2 * i + 1], by_one = 0, by_n = 0;
+        for (int64_t j = 0; j < a.H; j++) {
+            double g = (double)a.dy[i * a.H + j] * weight_used(o, a.w[j]);
             by_one += g;
-            by_n += g * ((double)x[i * h + j] - mean) * r;
+            by_n += g * ((double)a.x[i * a.H + j] - mean) * r;
         }
-        for (int64_t j = 0; j < h; j++) {
-            double g = (double)dy[i * h + j] * weight_used(o, w[j]);
-            double n = ((double)x[i * h + j] - mean) * r;
-            double d = r * (g - by_one / (double)h - n * by_n / (double)h);
-            dx[i * h + j] = (real)(o->flags & ACCUMULATE ? (double)dx[i * h + j] + d : d);
+        for (int64_t j = 0; j < a.H; j++) {
+            double g = (double)a.dy[i * a.H + j] * weight_used(o, a.w[j]);
+            double n = ((double)a.x[i * a.H + j] - mean) * r;
+            double d = r * (g - by_one / (double)a.H - n * by_n / (double)a.H);
+            a.dx[i * a.H + j] = (real)(o->flags & ACCUMULATE ? (double)a.dx[i * a.H + j] + d : d);
         }
     }
 }
 
 static void layer_norm_w(const op *o, void *const *in, void *const *out)
 {
-    const int64_t m = o->dim[DIM_LAYER_NORM_W_M], h = o->dim[DIM_LAYER_NORM_W_H];
-    const real *dy = in[IN_LAYER_NORM_W_dy];       /* [M][H] */
-    const real *x = in[IN_LAYER_NORM_W_x];         /* [M][H] */
-    const real *stats = in[IN_LAYER_NORM_W_stats]; /* [M][2] */
-    real *dw = out[OUT_LAYER_NORM_W_dw];           /* [H] */
-    real *db = out[OUT_LAYER_NORM_W_db];           /* [H], may be missing */
+    const op_layer_norm_w a = op_layer_norm_w_of(o, in, out);
 #pragma omp parallel for schedule(static)
-    for (int64_t j = 0; j < h; j++) {
-        double sum = (double)dw[j], bias = db ? (double)db[j] : 0;
-        for (int64_t i = 0; i < m; i++) {
-            double d = (double)dy[i * h + j];
-            sum += d * ((double)x[i * h + j] - (double)stats[2 * i]) * (double)stats[2 * i + 1];
+    for (int64_t j = 0; j < a.H; j++) {
+        double sum = (double)a.dw[j], bias = a.db ? (double)a.db[j] : 0;
+        for (int64_t i = 0; i < a.M; i++) {
+            double d = (double)a.dy[i * a.H + j];
+            sum += d * ((double)a.x[i * a.H + j] - (double)a.stats[2 * i]) *
+                   (double)a.stats[2 * i + 1];
             bias += d;
         }
-        dw[j] = (real)sum;
-        if (db) db[j] = (real)bias;
+        a.dw[j] = (real)sum;
+        if (a.db) a.db[j] = (real)bias;
     }
 }
 
@@ -93,17 +80,14 @@ static void layer_norm_w(const op *o, void *const *in, void *const *out)
 
 static void row_dots(const op *o, void *const *in, void *const *out)
 {
-    const int64_t m = o->dim[DIM_ROW_DOTS_M], h = o->dim[DIM_ROW_DOTS_H];
-    const real *a = in[IN_ROW_DOTS_a];   /* [M][H] */
-    const real *b = in[IN_ROW_DOTS_b];   /* [M][H] */
-    const real *w = in[IN_ROW_DOTS_w];   /* [H], may be missing */
-    real *sums = out[OUT_ROW_DOTS_sums]; /* [M] */
+    const op_row_dots args = op_row_dots_of(o, in, out);
 #pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < m; i++) {
+    for (int64_t i = 0; i < args.M; i++) {
         double sum = 0;
-        for (int64_t j = 0; j < h; j++)
-            sum += (double)a[i * h + j] * (double)b[i * h + j] * (w ? weight_used(o, w[j]) : 1);
-        sums[i] = (real)sum;
+        for (int64_t j = 0; j < args.H; j++)
+            sum += (double)args.a[i * args.H + j] * (double)args.b[i * args.H + j] *
+                   (args.w ? weight_used(o, args.w[j]) : 1);
+        args.sums[i] = (real)sum;
     }
 }
 
@@ -118,38 +102,27 @@ static double mean_of_parts(const op *o, const real *sums /* [PARTS][M] */, int6
 
 static void norm_part(const op *o, void *const *in, void *const *out)
 {
-    const int64_t m = o->dim[DIM_NORM_PART_M], h = o->dim[DIM_NORM_PART_H];
-    const real *x = in[IN_NORM_PART_x];       /* [M][H] */
-    const real *w = in[IN_NORM_PART_w];       /* [H] */
-    const real *sums = in[IN_NORM_PART_sums]; /* [PARTS][M] */
-    real *y = out[OUT_NORM_PART_y];           /* [M][H] */
-    real *rstd = out[OUT_NORM_PART_rstd];     /* [M] */
+    const op_norm_part a = op_norm_part_of(o, in, out);
 #pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < m; i++) {
-        double r = 1 / sqrt(mean_of_parts(o, sums, i) + o->real[REAL_NORM_PART_eps]);
-        for (int64_t j = 0; j < h; j++)
-            y[i * h + j] = (real)((double)x[i * h + j] * r * weight_used(o, w[j]));
-        rstd[i] = (real)r;
+    for (int64_t i = 0; i < a.M; i++) {
+        double r = 1 / sqrt(mean_of_parts(o, a.sums, i) + a.eps);
+        for (int64_t j = 0; j < a.H; j++)
+            a.y[i * a.H + j] = (real)((double)a.x[i * a.H + j] * r * weight_used(o, a.w[j]));
+        a.rstd[i] = (real)r;
     }
 }
 
 /* With g = dy * w and r = rstd: dx = r g - x r^3 mean(g x). */
 static void norm_part_d(const op *o, void *const *in, void *const *out)
 {
-    const int64_t m = o->dim[DIM_NORM_PART_D_M], h = o->dim[DIM_NORM_PART_D_H];
-    const real *dy = in[IN_NORM_PART_D_dy];     /* [M][H] */
-    const real *x = in[IN_NORM_PART_D_x];       /* [M][H] */
-    const real *w = in[IN_NORM_PART_D_w];       /* [H] */
-    const real *rstd = in[IN_NORM_PART_D_rstd]; /* [M] */
-    const real *sums = in[IN_NORM_PART_D_sums]; /* [PARTS][M] */
-    real *dx = out[OUT_NORM_PART_D_dx];         /* [M][H] */
+    const op_norm_part_d a = op_norm_part_d_of(o, in, out);
 #pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < m; i++) {
-        double r = (double)rstd[i], along = mean_of_parts(o, sums, i) * r * r * r;
-        for (int64_t j = 0; j < h; j++) {
-            double g = (double)dy[i * h + j] * weight_used(o, w[j]);
-            double d = r * g - (double)x[i * h + j] * along;
-            dx[i * h + j] = (real)(o->flags & ACCUMULATE ? (double)dx[i * h + j] + d : d);
+    for (int64_t i = 0; i < a.M; i++) {
+        double r = (double)a.rstd[i], along = mean_of_parts(o, a.sums, i) * r * r * r;
+        for (int64_t j = 0; j < a.H; j++) {
+            double g = (double)a.dy[i * a.H + j] * weight_used(o, a.w[j]);
+            double d = r * g - (double)a.x[i * a.H + j] * along;
+            a.dx[i * a.H + j] = (real)(o->flags & ACCUMULATE ? (double)a.dx[i * a.H + j] + d : d);
         }
     }
 }
@@ -220,37 +193,30 @@ static element act_element(const op *o, const real *u /* a row */, int64_t j)
 
 static void act_as(const op *o, void *const *in, void *const *out)
 {
-    const int64_t m = o->dim[DIM_ACT_AS_M], f = o->dim[DIM_ACT_AS_F],
-                  columns = (o->dim[DIM_ACT_AS_GATED] ? 2 : 1) * f;
-    const real *u = in[IN_ACT_AS_u]; /* [M][F], or [M][2F] */
-    const real *p = in[IN_ACT_AS_p]; /* [M], may be missing */
-    real *a = out[OUT_ACT_AS_a];     /* [M][F] */
+    const op_act_as args = op_act_as_of(o, in, out);
+    const int64_t columns = (args.GATED ? 2 : 1) * args.F;
 #pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < m; i++)
-        for (int64_t j = 0; j < f; j++)
-            a[i * f + j] = (real)(act_element(o, u + i * columns, j).a * (p ? (double)p[i] : 1));
+    for (int64_t i = 0; i < args.M; i++)
+        for (int64_t j = 0; j < args.F; j++)
+            args.a[i * args.F + j] = (real)(act_element(o, args.u + i * columns, j).a *
+                                            (args.p ? (double)args.p[i] : 1));
 }
 
 static void act_as_d(const op *o, void *const *in, void *const *out)
 {
-    const int64_t m = o->dim[DIM_ACT_AS_D_M], f = o->dim[DIM_ACT_AS_D_F],
-                  columns = (o->dim[DIM_ACT_AS_D_GATED] ? 2 : 1) * f;
-    const real *da = in[IN_ACT_AS_D_da]; /* [M][F] */
-    const real *u = in[IN_ACT_AS_D_u];   /* [M][F], or [M][2F] */
-    const real *p = in[IN_ACT_AS_D_p];   /* [M], may be missing */
-    real *du = out[OUT_ACT_AS_D_du];     /* as u */
-    real *dp = out[OUT_ACT_AS_D_dp];     /* [M], may be missing */
+    const op_act_as_d args = op_act_as_d_of(o, in, out);
+    const int64_t columns = (args.GATED ? 2 : 1) * args.F;
 #pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < m; i++) {
-        double sum = 0, scale = p ? (double)p[i] : 1;
-        for (int64_t j = 0; j < f; j++) {
-            element e = act_element(o, u + i * columns, j);
-            double d = (double)da[i * f + j];
+    for (int64_t i = 0; i < args.M; i++) {
+        double sum = 0, scale = args.p ? (double)args.p[i] : 1;
+        for (int64_t j = 0; j < args.F; j++) {
+            element e = act_element(o, args.u + i * columns, j);
+            double d = (double)args.da[i * args.F + j];
             sum += d * e.a;
-            du[i * columns + j] = (real)(d * scale * e.by_gate);
-            if (o->dim[DIM_ACT_AS_D_GATED]) du[i * columns + f + j] = (real)(d * scale * e.by_up);
+            args.du[i * columns + j] = (real)(d * scale * e.by_gate);
+            if (args.GATED) args.du[i * columns + args.F + j] = (real)(d * scale * e.by_up);
         }
-        if (dp) dp[i] = (real)sum;
+        if (args.dp) args.dp[i] = (real)sum;
     }
 }
 
@@ -265,20 +231,16 @@ static int64_t row_of_token(const op *o, int64_t t)
 
 static void positions(const op *o, void *const *in, void *const *out)
 {
-    const int64_t n_t = o->dim[DIM_POSITIONS_T], h = o->dim[DIM_POSITIONS_H];
-    const real *w = in[IN_POSITIONS_w]; /* [positions][H] */
-    real *x = out[OUT_POSITIONS_x];     /* [T][H] */
-    for (int64_t t = 0; t < n_t; t++)
-        for (int64_t i = 0; i < h; i++) x[t * h + i] += w[row_of_token(o, t) * h + i];
+    const op_positions a = op_positions_of(o, in, out);
+    for (int64_t t = 0; t < a.T; t++)
+        for (int64_t i = 0; i < a.H; i++) a.x[t * a.H + i] += a.w[row_of_token(o, t) * a.H + i];
 }
 
 static void positions_w(const op *o, void *const *in, void *const *out)
 {
-    const int64_t n_t = o->dim[DIM_POSITIONS_W_T], h = o->dim[DIM_POSITIONS_W_H];
-    const real *dx = in[IN_POSITIONS_W_dx]; /* [T][H] */
-    real *dw = out[OUT_POSITIONS_W_dw];     /* [positions][H] */
-    for (int64_t t = 0; t < n_t; t++)
-        for (int64_t i = 0; i < h; i++) dw[row_of_token(o, t) * h + i] += dx[t * h + i];
+    const op_positions_w a = op_positions_w_of(o, in, out);
+    for (int64_t t = 0; t < a.T; t++)
+        for (int64_t i = 0; i < a.H; i++) a.dw[row_of_token(o, t) * a.H + i] += a.dx[t * a.H + i];
 }
 
 kernel_rows plain_layer(void)

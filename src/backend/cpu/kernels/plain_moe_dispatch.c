@@ -5,6 +5,7 @@
  * D3  Rows that nobody fills are zero: GEMMs and sums may then run over whole buffers.
  * D4  A dropped expert gets no row, so it adds nothing and its weight gets no gradient. */
 #include "backend/cpu/kernels/plain_moe.h"
+#include "op/op_operands.h"
 
 #include <string.h>
 
@@ -18,25 +19,21 @@ static bool comes_before(const op *o, const real *probs, int64_t pair, int64_t o
 
 static void plain_drop(const op *o, void *const *in, void *const *out)
 {
-    const real *probs = in[IN_DROP_probs]; /* [T][K] */
-    const int32_t *ids = in[IN_DROP_ids];  /* [T][K] */
-    real *keep = out[OUT_DROP_keep];       /* [T][K] */
-    int64_t n = o->dim[DIM_DROP_T] * o->dim[DIM_DROP_K], capacity = o->dim[DIM_DROP_CAPACITY];
+    const op_drop a = op_drop_of(o, in, out);
+    int64_t n = a.T * a.K;
     for (int64_t i = 0; i < n; i++) {
         int64_t before = 0;
         for (int64_t j = 0; j < n; j++)
-            if (ids[j] == ids[i] && j != i) before += comes_before(o, probs, i, j);
-        keep[i] = before < capacity;
+            if (a.ids[j] == a.ids[i] && j != i) before += comes_before(o, a.probs, i, j);
+        a.keep[i] = before < a.CAPACITY;
     }
 }
 
 static void plain_load(const op *o, void *const *in, void *const *out)
 {
-    const int32_t *ids = in[IN_LOAD_ids]; /* [T][K] */
-    const real *keep = in[IN_LOAD_keep];  /* [T][K] or none */
-    real *counts = out[OUT_LOAD_counts];  /* [E] */
-    for (int64_t i = 0; i < o->dim[DIM_LOAD_T] * o->dim[DIM_LOAD_K]; i++)
-        if (!keep || keep[i] != 0) counts[ids[i]] += 1;
+    const op_load a = op_load_of(o, in, out);
+    for (int64_t i = 0; i < a.T * a.K; i++)
+        if (!a.keep || a.keep[i] != 0) a.counts[a.ids[i]] += 1;
 }
 
 /* The expert of pair i among the E from FIRST on; -1: dropped, or another rank's. */
@@ -71,43 +68,33 @@ static void sort_starts(const op *o, const int32_t *ids, const real *keep, int32
  * sizes are then known beforehand, and rows without a token are zero). */
 static void plain_sort(const op *o, void *const *in, void *const *out)
 {
-    const int32_t *ids = in[IN_SORT_ids];     /* [T][K] */
-    const real *keep = in[IN_SORT_keep];      /* [T][K] or none */
-    int32_t *rows = out[OUT_SORT_rows];       /* [T][K] */
-    int32_t *offsets = out[OUT_SORT_offsets]; /* [E+1] */
-    int32_t *demand = out[OUT_SORT_demand];   /* [2] or none */
-    int64_t n = o->dim[DIM_SORT_T] * o->dim[DIM_SORT_K], E = o->dim[DIM_SORT_E],
-            room = o->dim[DIM_SORT_ROOM], pad = padded(o), align = o->dim[DIM_SORT_ALIGN];
-    sort_starts(o, ids, keep, offsets);
-    if (demand) demand[0] = offsets[E], demand[1] = (int32_t)room;
+    const op_sort a = op_sort_of(o, in, out);
+    int64_t n = a.T * a.K, pad = padded(o);
+    sort_starts(o, a.ids, a.keep, a.offsets);
+    if (a.demand) a.demand[0] = a.offsets[a.E], a.demand[1] = (int32_t)a.ROOM;
     for (int64_t i = 0; i < n; i++) {
-        int64_t e = own_expert(o, ids, keep, i);
-        int32_t row = e >= 0 ? offsets[e]++ : -1; /* offsets[e] is the next free row meanwhile */
-        bool fits = row < room && (pad == 0 || row < (e + 1) * pad);
-        rows[i] = fits ? row : -1;
+        int64_t e = own_expert(o, a.ids, a.keep, i);
+        int32_t row = e >= 0 ? a.offsets[e]++ : -1; /* offsets[e] is the next free row meanwhile */
+        bool fits = row < a.ROOM && (pad == 0 || row < (e + 1) * pad);
+        a.rows[i] = fits ? row : -1;
     }
-    for (int64_t e = E; e > 0; e--) /* without PAD the end of one is now the start of the next */
-        offsets[e] = (int32_t)(pad ? e * pad : aligned_rows(offsets[e - 1], align));
-    offsets[0] = 0;
-    for (int64_t e = 1; e <= E; e++)
-        if (offsets[e] > room) offsets[e] = (int32_t)room; /* D2, also for who reads offsets only */
+    for (int64_t e = a.E; e > 0; e--) /* without PAD the end of one is now the start of the next */
+        a.offsets[e] = (int32_t)(pad ? e * pad : aligned_rows(a.offsets[e - 1], a.ALIGN));
+    a.offsets[0] = 0;
+    for (int64_t e = 1; e <= a.E; e++)
+        if (a.offsets[e] > a.ROOM)
+            a.offsets[e] = (int32_t)a.ROOM; /* D2, also for who reads offsets only */
 }
 
 static void plain_permute(const op *o, void *const *in, void *const *out)
 {
-    const real *x = in[IN_PERMUTE_x];          /* [T][H] */
-    const real *probs = in[IN_PERMUTE_probs];  /* [T][K] or none */
-    const int32_t *rows = in[IN_PERMUTE_rows]; /* [T][K] */
-    real *xp = out[OUT_PERMUTE_xp];            /* [ROOM][H] */
-    real *pp = out[OUT_PERMUTE_pp];            /* [ROOM] or none */
-    int64_t T = o->dim[DIM_PERMUTE_T], K = o->dim[DIM_PERMUTE_K], H = o->dim[DIM_PERMUTE_H],
-            room = o->dim[DIM_PERMUTE_ROOM];
-    memset(xp, 0, (size_t)(room * H) * sizeof *xp); /* D3 */
-    if (pp) memset(pp, 0, (size_t)room * sizeof *pp);
-    for (int64_t i = 0; i < T * K; i++) {
-        if (rows[i] < 0) continue; /* D4 */
-        memcpy(xp + rows[i] * H, x + i / K * H, (size_t)H * sizeof *xp);
-        if (pp) pp[rows[i]] = probs[i];
+    const op_permute a = op_permute_of(o, in, out);
+    memset(a.xp, 0, (size_t)(a.ROOM * a.H) * sizeof *a.xp); /* D3 */
+    if (a.pp) memset(a.pp, 0, (size_t)a.ROOM * sizeof *a.pp);
+    for (int64_t i = 0; i < a.T * a.K; i++) {
+        if (a.rows[i] < 0) continue; /* D4 */
+        memcpy(a.xp + a.rows[i] * a.H, a.x + i / a.K * a.H, (size_t)a.H * sizeof *a.xp);
+        if (a.pp) a.pp[a.rows[i]] = a.probs[i];
     }
 }
 
@@ -122,18 +109,16 @@ static void sum_rows(const op *o, const real *yp, const int32_t *rows, real *y)
 
 static void plain_permute_d(const op *o, void *const *in, void *const *out)
 {
-    const real *dpp = in[IN_PERMUTE_D_dpp];      /* [ROOM] or none */
-    const int32_t *rows = in[IN_PERMUTE_D_rows]; /* [T][K] */
-    real *dprobs = out[OUT_PERMUTE_D_dprobs];    /* [T][K] or none */
-    sum_rows(o, in[IN_PERMUTE_D_dxp] /* [ROOM][H] */, rows, out[OUT_PERMUTE_D_dx] /* [T][H] */);
-    for (int64_t i = 0; dprobs && i < o->dim[DIM_PERMUTE_D_T] * o->dim[DIM_PERMUTE_D_K]; i++)
-        dprobs[i] = rows[i] < 0 ? 0 : dpp[rows[i]];
+    const op_permute_d a = op_permute_d_of(o, in, out);
+    sum_rows(o, a.dxp /* [ROOM][H] */, a.rows, a.dx /* [T][H] */);
+    for (int64_t i = 0; a.dprobs && i < a.T * a.K; i++)
+        a.dprobs[i] = a.rows[i] < 0 ? 0 : a.dpp[a.rows[i]];
 }
 
 static void plain_unpermute(const op *o, void *const *in, void *const *out)
 {
-    sum_rows(o, in[IN_UNPERMUTE_yp] /* [ROOM][H] */, in[IN_UNPERMUTE_rows] /* [T][K] */,
-             out[OUT_UNPERMUTE_y] /* [T][H] */);
+    const op_unpermute a = op_unpermute_of(o, in, out);
+    sum_rows(o, a.yp, a.rows, a.y);
 }
 
 static void plain_unpermute_d(const op *o, void *const *in, void *const *out)

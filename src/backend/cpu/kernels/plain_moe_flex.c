@@ -9,6 +9,7 @@
  *     are, from the last member, the last rail on.
  * F3  A member is asked for once by a token, however many of its experts are wanted. */
 #include "backend/cpu/kernels/plain_moe.h"
+#include "op/op_operands.h"
 
 #include <string.h>
 
@@ -45,25 +46,22 @@ static void number_rows(int32_t *rows /* [T][D] */, int64_t T, int64_t D)
 
 static void plain_flex_count(const op *o, void *const *in, void *const *out)
 {
-    const int32_t *ids = in[IN_FLEX_COUNT_ids];   /* [T][K] */
-    const real *keep = in[IN_FLEX_COUNT_keep];    /* [T][K] or none */
-    int32_t *rows = out[OUT_FLEX_COUNT_rows];     /* [T][D] or none */
-    int32_t *counts = out[OUT_FLEX_COUNT_counts]; /* [D+P] */
+    const op_flex_count a = op_flex_count_of(o, in, out);
     flex_group g = flex_group_of(o);
-    int64_t T = o->dim[DIM_FLEX_COUNT_T], K = o->dim[DIM_FLEX_COUNT_K], P = flex_members(&g),
-            D = flex_domains(&g);
+    int64_t P = flex_members(&g), D = flex_domains(&g);
     int32_t marks[EXPERTS_MAX] = {0}; /* [P] */
-    memset(counts, 0, (size_t)(D + P) * sizeof *counts);
-    for (int64_t t = 0; t < T; t++) {
+    memset(a.counts, 0, (size_t)(D + P) * sizeof *a.counts);
+    for (int64_t t = 0; t < a.T; t++) {
         int32_t stamp = (int32_t)t + 1;
-        for (int64_t i = t * K; i < (t + 1) * K; i++)
-            if (!keep || keep[i] != 0) mark_members(&g, (flex_run){0, P}, ids[i], stamp, marks);
-        count_token(&g, marks, stamp, counts);
-        for (int64_t d = 0; rows && d < D; d++) rows[t * D + d] = 0;
-        for (int64_t m = 0; rows && m < P; m++)
-            if (marks[m] == stamp) rows[t * D + flex_domain(&g, m)] = 1;
+        for (int64_t i = t * a.K; i < (t + 1) * a.K; i++)
+            if (!a.keep || a.keep[i] != 0)
+                mark_members(&g, (flex_run){0, P}, a.ids[i], stamp, marks);
+        count_token(&g, marks, stamp, a.counts);
+        for (int64_t d = 0; a.rows && d < D; d++) a.rows[t * D + d] = 0;
+        for (int64_t m = 0; a.rows && m < P; m++)
+            if (marks[m] == stamp) a.rows[t * D + flex_domain(&g, m)] = 1;
     }
-    if (rows) number_rows(rows, T, D);
+    if (a.rows) number_rows(a.rows, a.T, D);
 }
 
 /* ---- the plan */
@@ -187,43 +185,38 @@ static void plan_demand(const flex_plan *p, flex_run run, int32_t *demand /* [3]
 
 static void plain_flex_plan(const op *o, void *const *in, void *const *out)
 {
-    const int32_t *rows = in[IN_FLEX_PLAN_rows]; /* [T][D] or none */
-    int32_t *kept = out[OUT_FLEX_PLAN_kept];     /* [T][D] or none */
-    flex_plan p = flex_plan_of(o, in[IN_FLEX_PLAN_counts]);
+    const op_flex_plan a = op_flex_plan_of(o, in, out);
+    flex_plan p = flex_plan_of(o, a.counts);
     flex_run run = flex_own(&p.g);
-    int64_t T = o->dim[DIM_FLEX_PLAN_T], D = p.D;
-    for (int64_t d = 0; kept && d < D; d++) {
+    int64_t D = p.D;
+    for (int64_t d = 0; a.kept && d < D; d++) {
         bool fits = block_start(&p, p.g.place, d) >= 0;
-        for (int64_t t = 0; t < T; t++) kept[t * D + d] = fits ? rows[t * D + d] : -1;
+        for (int64_t t = 0; t < a.T; t++) a.kept[t * D + d] = fits ? a.rows[t * D + d] : -1;
     }
-    if (out[OUT_FLEX_PLAN_hop1]) plan_hop1(&p, out[OUT_FLEX_PLAN_hop1]);
-    count_pairs(&p, run, out[OUT_FLEX_PLAN_pairs]);
-    plan_hop2(&p, run, out[OUT_FLEX_PLAN_pairs], out[OUT_FLEX_PLAN_hop2]);
-    plan_demand(&p, run, out[OUT_FLEX_PLAN_demand]);
+    if (a.hop1) plan_hop1(&p, a.hop1);
+    count_pairs(&p, run, a.pairs);
+    plan_hop2(&p, run, a.pairs, a.hop2);
+    plan_demand(&p, run, a.demand);
 }
 
 static void plain_flex_fan(const op *o, void *const *in, void *const *out)
 {
-    const real *meta = in[IN_FLEX_FAN_meta];    /* [ROWS][2K] */
-    const int32_t *hop1 = in[IN_FLEX_FAN_hop1]; /* [6][P] or none */
-    const int32_t *hop2 = in[IN_FLEX_FAN_hop2]; /* [6][P] */
-    int32_t *rows = out[OUT_FLEX_FAN_rows];     /* [ROWS][n] */
+    const op_flex_fan a = op_flex_fan_of(o, in, out);
     flex_group g = flex_group_of(o);
     flex_run run = flex_own(&g);
-    int64_t room = o->dim[DIM_FLEX_FAN_ROWS], K = o->dim[DIM_FLEX_FAN_K], P = flex_members(&g),
-            n = run.end - run.first;
-    int64_t filled = hop1 ? rows_received(hop1, P) : room;
+    int64_t P = flex_members(&g), n = run.end - run.first;
+    int64_t filled = a.hop1 ? rows_received(a.hop1, P) : a.ROWS;
     int32_t marks[EXPERTS_MAX] = {0}, used[EXPERTS_MAX] = {0}; /* [P] */
-    memset(rows, -1, (size_t)(room * n) * sizeof *rows);
+    memset(a.rows, -1, (size_t)(a.ROWS * n) * sizeof *a.rows);
     for (int64_t i = 0; i < filled; i++) {
         int32_t stamp = (int32_t)i + 1;
-        for (int64_t k = 0; k < K; k++) {
-            int64_t expert = (int64_t)meta[i * 2 * K + k];
+        for (int64_t k = 0; k < a.K; k++) {
+            int64_t expert = (int64_t)a.meta[i * 2 * a.K + k];
             if (expert >= 0) mark_members(&g, run, expert, stamp, marks);
         }
         for (int64_t m = run.first; m < run.end; m++) {
-            bool goes = marks[m] == stamp && used[m] < hop2[SEND_ROWS * P + m]; /* F2 */
-            if (goes) rows[i * n + m - run.first] = hop2[SEND_START * P + m] + used[m]++;
+            bool goes = marks[m] == stamp && used[m] < a.hop2[SEND_ROWS * P + m]; /* F2 */
+            if (goes) a.rows[i * n + m - run.first] = a.hop2[SEND_START * P + m] + used[m]++;
         }
     }
 }

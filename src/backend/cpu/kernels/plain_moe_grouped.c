@@ -4,6 +4,7 @@
  * G2  Rows past offsets[E] of an output that is written are zero.
  * G3  Sums are in double, so that this row is a measure of the others. */
 #include "backend/cpu/kernels/plain_moe.h"
+#include "op/op_operands.h"
 
 #include <string.h>
 
@@ -14,116 +15,88 @@ static void zero_rows(real *y, int64_t begin, int64_t end, int64_t n)
 
 static void plain_grouped(const op *o, void *const *in, void *const *out)
 {
-    const real *x = in[IN_GROUPED_x];                /* [ROOM][K] */
-    const real *w = in[IN_GROUPED_w];                /* [E][N][K] */
-    const int32_t *offsets = in[IN_GROUPED_offsets]; /* [E+1] */
-    real *y = out[OUT_GROUPED_y];                    /* [ROOM][N] */
-    int64_t room = o->dim[DIM_GROUPED_ROOM], E = o->dim[DIM_GROUPED_E], N = o->dim[DIM_GROUPED_N],
-            K = o->dim[DIM_GROUPED_K];
-    for (int64_t e = 0; e < E; e++) {
-        span s = expert_rows(offsets, e, room);
+    const op_grouped a = op_grouped_of(o, in, out);
+    for (int64_t e = 0; e < a.E; e++) {
+        span s = expert_rows(a.offsets, e, a.ROOM);
         for (int64_t r = s.begin; r < s.end; r++)
-            for (int64_t n = 0; n < N; n++) {
-                const real *wn = w + (e * N + n) * K; /* [K] */
+            for (int64_t n = 0; n < a.N; n++) {
+                const real *wn = a.w + (e * a.N + n) * a.K; /* [K] */
                 double sum = 0;
-                for (int64_t k = 0; k < K; k++) sum += (double)x[r * K + k] * (double)wn[k];
-                y[r * N + n] = (real)sum;
+                for (int64_t k = 0; k < a.K; k++) sum += (double)a.x[r * a.K + k] * (double)wn[k];
+                a.y[r * a.N + n] = (real)sum;
             }
     }
-    zero_rows(y, offsets[E], room, N); /* G2 */
+    zero_rows(a.y, a.offsets[a.E], a.ROOM, a.N); /* G2 */
 }
 
 static void plain_grouped_d(const op *o, void *const *in, void *const *out)
 {
-    const real *dy = in[IN_GROUPED_D_dy];              /* [ROOM][N] */
-    const real *w = in[IN_GROUPED_D_w];                /* [E][N][K] */
-    const int32_t *offsets = in[IN_GROUPED_D_offsets]; /* [E+1] */
-    real *dx = out[OUT_GROUPED_D_dx];                  /* [ROOM][K] */
-    int64_t room = o->dim[DIM_GROUPED_D_ROOM], E = o->dim[DIM_GROUPED_D_E],
-            N = o->dim[DIM_GROUPED_D_N], K = o->dim[DIM_GROUPED_D_K];
-    for (int64_t e = 0; e < E; e++) {
-        span s = expert_rows(offsets, e, room);
+    const op_grouped_d a = op_grouped_d_of(o, in, out);
+    for (int64_t e = 0; e < a.E; e++) {
+        span s = expert_rows(a.offsets, e, a.ROOM);
         for (int64_t r = s.begin; r < s.end; r++)
-            for (int64_t k = 0; k < K; k++) {
-                const real *wk = w + e * N * K + k; /* [N], every K-th */
+            for (int64_t k = 0; k < a.K; k++) {
+                const real *wk = a.w + e * a.N * a.K + k; /* [N], every K-th */
                 double sum = 0;
-                for (int64_t n = 0; n < N; n++) sum += (double)dy[r * N + n] * (double)wk[n * K];
-                dx[r * K + k] = (real)sum;
+                for (int64_t n = 0; n < a.N; n++)
+                    sum += (double)a.dy[r * a.N + n] * (double)wk[n * a.K];
+                a.dx[r * a.K + k] = (real)sum;
             }
     }
-    zero_rows(dx, offsets[E], room, K); /* G2 */
+    zero_rows(a.dx, a.offsets[a.E], a.ROOM, a.K); /* G2 */
 }
 
 static void plain_grouped_w(const op *o, void *const *in, void *const *out)
 {
-    const real *dy = in[IN_GROUPED_W_dy];              /* [ROOM][N] */
-    const real *x = in[IN_GROUPED_W_x];                /* [ROOM][K] */
-    const int32_t *offsets = in[IN_GROUPED_W_offsets]; /* [E+1] */
-    real *dw = out[OUT_GROUPED_W_dw];                  /* [E][N][K] */
-    int64_t room = o->dim[DIM_GROUPED_W_ROOM], E = o->dim[DIM_GROUPED_W_E],
-            N = o->dim[DIM_GROUPED_W_N], K = o->dim[DIM_GROUPED_W_K];
-    for (int64_t e = 0; e < E; e++) {
-        span s = expert_rows(offsets, e, room);
-        for (int64_t i = 0; i < N * K; i++) {
-            int64_t n = i / K, k = i % K;
+    const op_grouped_w a = op_grouped_w_of(o, in, out);
+    for (int64_t e = 0; e < a.E; e++) {
+        span s = expert_rows(a.offsets, e, a.ROOM);
+        for (int64_t i = 0; i < a.N * a.K; i++) {
+            int64_t n = i / a.K, k = i % a.K;
             double sum = 0;
             for (int64_t r = s.begin; r < s.end; r++)
-                sum += (double)dy[r * N + n] * (double)x[r * K + k];
-            dw[e * N * K + i] = (o->flags & OVERWRITE ? 0 : dw[e * N * K + i]) + (real)sum;
+                sum += (double)a.dy[r * a.N + n] * (double)a.x[r * a.K + k];
+            a.dw[e * a.N * a.K + i] =
+                (o->flags & OVERWRITE ? 0 : a.dw[e * a.N * a.K + i]) + (real)sum;
         }
     }
 }
 
 static void plain_grouped_bias(const op *o, void *const *in, void *const *out)
 {
-    const real *b = in[IN_GROUPED_BIAS_b];                /* [E][N] */
-    const real *p = in[IN_GROUPED_BIAS_p];                /* [ROOM] or none */
-    const int32_t *offsets = in[IN_GROUPED_BIAS_offsets]; /* [E+1] */
-    real *y = out[OUT_GROUPED_BIAS_y];                    /* [ROOM][N] */
-    int64_t room = o->dim[DIM_GROUPED_BIAS_ROOM], E = o->dim[DIM_GROUPED_BIAS_E],
-            N = o->dim[DIM_GROUPED_BIAS_N];
-    for (int64_t e = 0; e < E; e++) {
-        span s = expert_rows(offsets, e, room);
+    const op_grouped_bias a = op_grouped_bias_of(o, in, out);
+    for (int64_t e = 0; e < a.E; e++) {
+        span s = expert_rows(a.offsets, e, a.ROOM);
         for (int64_t r = s.begin; r < s.end; r++)
-            for (int64_t n = 0; n < N; n++)
-                y[r * N + n] +=
-                    b[e * N + n] * ((p ? p[r] : 1) * (real)o->real[REAL_GROUPED_BIAS_scale]);
+            for (int64_t n = 0; n < a.N; n++)
+                a.y[r * a.N + n] += a.b[e * a.N + n] * ((a.p ? a.p[r] : 1) * (real)a.scale);
     }
 }
 
 static void plain_grouped_bias_w(const op *o, void *const *in, void *const *out)
 {
-    const real *dy = in[IN_GROUPED_BIAS_W_dy];              /* [ROOM][N] */
-    const real *p = in[IN_GROUPED_BIAS_W_p];                /* [ROOM] or none */
-    const int32_t *offsets = in[IN_GROUPED_BIAS_W_offsets]; /* [E+1] */
-    real *db = out[OUT_GROUPED_BIAS_W_db];                  /* [E][N] */
-    int64_t room = o->dim[DIM_GROUPED_BIAS_W_ROOM], E = o->dim[DIM_GROUPED_BIAS_W_E],
-            N = o->dim[DIM_GROUPED_BIAS_W_N];
-    for (int64_t e = 0; e < E; e++) {
-        span s = expert_rows(offsets, e, room);
-        for (int64_t n = 0; n < N; n++) {
+    const op_grouped_bias_w a = op_grouped_bias_w_of(o, in, out);
+    for (int64_t e = 0; e < a.E; e++) {
+        span s = expert_rows(a.offsets, e, a.ROOM);
+        for (int64_t n = 0; n < a.N; n++) {
             double sum = 0;
             for (int64_t r = s.begin; r < s.end; r++)
-                sum += (double)dy[r * N + n] * (p ? (double)p[r] : 1);
-            db[e * N + n] += (real)sum;
+                sum += (double)a.dy[r * a.N + n] * (a.p ? (double)a.p[r] : 1);
+            a.db[e * a.N + n] += (real)sum;
         }
     }
 }
 
 static void plain_grouped_bias_p(const op *o, void *const *in, void *const *out)
 {
-    const real *dy = in[IN_GROUPED_BIAS_P_dy];              /* [ROOM][N] */
-    const real *b = in[IN_GROUPED_BIAS_P_b];                /* [E][N] */
-    const int32_t *offsets = in[IN_GROUPED_BIAS_P_offsets]; /* [E+1] */
-    real *dp = out[OUT_GROUPED_BIAS_P_dp];                  /* [ROOM] */
-    int64_t room = o->dim[DIM_GROUPED_BIAS_P_ROOM], E = o->dim[DIM_GROUPED_BIAS_P_E],
-            N = o->dim[DIM_GROUPED_BIAS_P_N];
-    for (int64_t e = 0; e < E; e++) {
-        span s = expert_rows(offsets, e, room);
+    const op_grouped_bias_p a = op_grouped_bias_p_of(o, in, out);
+    for (int64_t e = 0; e < a.E; e++) {
+        span s = expert_rows(a.offsets, e, a.ROOM);
         for (int64_t r = s.begin; r < s.end; r++) {
             double sum = 0;
-            for (int64_t n = 0; n < N; n++) sum += (double)dy[r * N + n] * (double)b[e * N + n];
-            dp[r] += (real)(o->real[REAL_GROUPED_BIAS_P_scale] * sum);
+            for (int64_t n = 0; n < a.N; n++)
+                sum += (double)a.dy[r * a.N + n] * (double)a.b[e * a.N + n];
+            a.dp[r] += (real)(a.scale * sum);
         }
     }
 }

@@ -11,6 +11,7 @@
  *     the tokens of all ranks in N; whoever averages gradients over data-parallel ranks afterwards
  *     must say so in `gradient`, or loses a factor as Megatron does (its issue 3672). */
 #include "backend/cpu/kernels/plain_moe.h"
+#include "op/op_operands.h"
 
 #include <string.h>
 #include <tgmath.h>
@@ -76,15 +77,13 @@ double aux_push_span(const aux_pass *a, span s)
 
 aux_pass aux_local_pass(const op *o, void *const *in, void *const *out)
 {
-    int64_t E = o->dim[DIM_AUX_LOSS_E], K = o->dim[DIM_AUX_LOSS_K],
-            all = o->dim[DIM_AUX_LOSS_TOKENS], seq = o->dim[DIM_AUX_LOSS_SEQ];
-    if (!in[IN_AUX_LOSS_counts]) all = o->dim[DIM_AUX_LOSS_T], seq = o->dim[DIM_AUX_LOSS_S];
+    const op_aux_loss a = op_aux_loss_of(o, in, out);
+    int64_t all = a.TOKENS, seq = a.SEQ;
+    if (!a.counts) all = a.T, seq = a.S;
     /* The losses of all / N sequences are averaged. */
-    double N = (double)(o->dim[DIM_AUX_LOSS_KIND] == 1 ? seq : all);
-    double scale = o->real[REAL_AUX_LOSS_coefficient] * (double)E / ((double)K * N * (double)all);
-    return (aux_pass){
-        in[IN_AUX_LOSS_logits],         NULL, out[OUT_AUX_LOSS_dlogits], E, o->flags, scale,
-        o->real[REAL_AUX_LOSS_gradient]};
+    double N = (double)(a.KIND == 1 ? seq : all);
+    double scale = a.coefficient * (double)a.E / ((double)a.K * N * (double)all);
+    return (aux_pass){a.logits, NULL, a.dlogits, a.E, o->flags, scale, a.gradient};
 }
 
 /* The tokens of the span are balanced among themselves. */
@@ -110,8 +109,8 @@ samples aux_samples(const op *o)
 
 static void plain_aux_loss(const op *o, void *const *in, void *const *out)
 {
-    const real *counts = in[IN_AUX_LOSS_counts]; /* [samples][E], [E] or none */
-    real *loss = out[OUT_AUX_LOSS_loss];         /* [1] */
+    const op_aux_loss args = op_aux_loss_of(o, in, out);
+    const real *counts = args.counts; /* [samples][E], [E] or none */
     aux_pass a = aux_local_pass(o, in, out);
     samples l = aux_samples(o);
     double total = 0;
@@ -119,75 +118,65 @@ static void plain_aux_loss(const op *o, void *const *in, void *const *out)
         a.counts = counts ? counts + sample_number(&l, s) * a.E : NULL;
         total += counts ? aux_push_span(&a, s) : balance_span(o, a, s);
     }
-    if (l.T > 0 && !(o->flags & REPLAY)) loss[0] += (real)(a.scale * total);
+    if (l.T > 0 && !(o->flags & REPLAY)) args.loss[0] += (real)(a.scale * total);
 }
 
 static void plain_aux_count(const op *o, void *const *in, void *const *out)
 {
-    int64_t E = o->dim[DIM_AUX_COUNT_E];
+    const op_aux_count a = op_aux_count_of(o, in, out);
     samples l = aux_samples(o);
     for (span s = {0, 0}; next_sample(&l, &s);) {
-        real *counts = (real *)out[OUT_AUX_COUNT_counts] + sample_number(&l, s) * E; /* [E] */
+        real *counts = a.counts + sample_number(&l, s) * a.E; /* [E] */
         int32_t found[EXPERTS_MAX] = {0};
-        aux_count_span(o, in[IN_AUX_COUNT_logits], s, found);
-        for (int64_t e = 0; e < E; e++) counts[e] += (real)found[e];
+        aux_count_span(o, a.logits, s, found);
+        for (int64_t e = 0; e < a.E; e++) counts[e] += (real)found[e];
     }
 }
 
 aux_pass aux_global_pass(const op *o, void *const *in, void *const *out)
 {
-    const real *counts = in[IN_AUX_GLOBAL_counts]; /* [E] */
-    int64_t E = o->dim[DIM_AUX_GLOBAL_E];
-    double K = (double)o->dim[DIM_AUX_GLOBAL_K], steps = (double)o->dim[DIM_AUX_GLOBAL_STEPS],
-           N = (double)o->dim[DIM_AUX_GLOBAL_TOKENS], sum = 0;
+    const op_aux_global a = op_aux_global_of(o, in, out);
+    double K = (double)a.K, steps = (double)a.STEPS, N = (double)a.TOKENS, sum = 0;
     /* A program is made once for all microbatches. STEPS 0: the counts know how many there were. */
-    for (int64_t e = 0; e < E; e++) sum += (double)counts[e];
+    for (int64_t e = 0; e < a.E; e++) sum += (double)a.counts[e];
     if (steps == 0) steps = sum / (K * N);
-    double scale =
-        sum > 0 ? o->real[REAL_AUX_GLOBAL_coefficient] * (double)E / (K * N * N * steps) : 0;
-    return (aux_pass){
-        in[IN_AUX_GLOBAL_logits],         counts, out[OUT_AUX_GLOBAL_dlogits], E, o->flags, scale,
-        o->real[REAL_AUX_GLOBAL_gradient]};
+    double scale = sum > 0 ? a.coefficient * (double)a.E / (K * N * N * steps) : 0;
+    return (aux_pass){a.logits, a.counts, a.dlogits, a.E, o->flags, scale, a.gradient};
 }
 
 static void plain_aux_global(const op *o, void *const *in, void *const *out)
 {
-    real *loss = out[OUT_AUX_GLOBAL_loss]; /* [1] */
+    const op_aux_global args = op_aux_global_of(o, in, out);
     aux_pass a = aux_global_pass(o, in, out);
-    double total = aux_push_span(&a, (span){0, o->dim[DIM_AUX_GLOBAL_T]});
-    if (!(o->flags & REPLAY)) loss[0] += (real)(a.scale * total);
+    double total = aux_push_span(&a, (span){0, args.T});
+    if (!(o->flags & REPLAY)) args.loss[0] += (real)(a.scale * total);
 }
 
 double z_loss_span(const op *o, void *const *in, void *const *out, span s)
 {
-    const real *logits = in[IN_Z_LOSS_logits]; /* [T][E] */
-    real *dlogits = out[OUT_Z_LOSS_dlogits];   /* [T][E] */
-    int64_t T = o->dim[DIM_Z_LOSS_T], E = o->dim[DIM_Z_LOSS_E];
+    const op_z_loss a = op_z_loss_of(o, in, out);
     real p[EXPERTS_MAX];
-    double total = 0,
-           scale = 2 * o->real[REAL_Z_LOSS_coefficient] * o->real[REAL_Z_LOSS_gradient] / (double)T;
+    double total = 0, scale = 2 * a.coefficient * a.gradient / (double)a.T;
     for (int64_t t = s.begin; t < s.end; t++) {
-        const real *x = logits + t * E; /* [E] */
+        const real *x = a.logits + t * a.E; /* [E] */
         real most = x[0], sum = 0;
-        for (int64_t e = 1; e < E; e++)
+        for (int64_t e = 1; e < a.E; e++)
             if (x[e] > most) most = x[e];
-        for (int64_t e = 0; e < E; e++) sum += p[e] = exp(x[e] - most);
+        for (int64_t e = 0; e < a.E; e++) sum += p[e] = exp(x[e] - most);
         double lse = (double)(most + log(sum));
         total += lse * lse;
         real g = (real)(scale * lse) / sum;
-        for (int64_t e = 0; e < E; e++) dlogits[t * E + e] += g * p[e];
+        for (int64_t e = 0; e < a.E; e++) a.dlogits[t * a.E + e] += g * p[e];
     }
     return total;
 }
 
 static void plain_z_loss(const op *o, void *const *in, void *const *out)
 {
-    real *loss = out[OUT_Z_LOSS_loss]; /* [1] */
-    int64_t T = o->dim[DIM_Z_LOSS_T];
-    if (T == 0) return;
-    double total = z_loss_span(o, in, out, (span){0, T});
-    if (!(o->flags & REPLAY))
-        loss[0] += (real)(o->real[REAL_Z_LOSS_coefficient] * total / (double)T);
+    const op_z_loss a = op_z_loss_of(o, in, out);
+    if (a.T == 0) return;
+    double total = z_loss_span(o, in, out, (span){0, a.T});
+    if (!(o->flags & REPLAY)) a.loss[0] += (real)(a.coefficient * total / (double)a.T);
 }
 
 kernel_rows plain_moe_loss(void)

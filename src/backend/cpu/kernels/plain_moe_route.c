@@ -7,6 +7,7 @@
  * W2  Behind the gather over ETP rows stand by etp, source, expert, token; they go to the order
  *     expert, etp, source, token, which is Megatron's. */
 #include "backend/cpu/kernels/plain_moe.h"
+#include "op/op_operands.h"
 
 #include <string.h>
 
@@ -160,29 +161,29 @@ static void sum_parts(const routing *r, int64_t n, int32_t *sums /* [ROOM][ETP] 
 
 static void plain_route(const op *o, void *const *in, void *const *out)
 {
-    int32_t *demand = out[OUT_ROUTE_demand]; /* [2] */
-    routing r = routing_of(o, in[IN_ROUTE_offsets]);
+    const op_route a = op_route_of(o, in, out);
+    routing r = routing_of(o, a.offsets);
     int64_t own = r.place / r.etp, etp = r.place % r.etp, wanted = 0;
-    ep_table(&r, out[OUT_ROUTE_ep]);
+    ep_table(&r, a.ep);
     kept_rows(o, &r, in, out);
-    if (out[OUT_ROUTE_etp]) etp_tables(&r, out[OUT_ROUTE_etp]);
-    local_rows(&r, out[OUT_ROUTE_local], out[OUT_ROUTE_starts]);
-    if (out[OUT_ROUTE_sums]) sum_parts(&r, rows_arriving(&r, etp, own), out[OUT_ROUTE_sums]);
+    if (a.etp) etp_tables(&r, a.etp);
+    local_rows(&r, a.local, a.starts);
+    if (a.sums) sum_parts(&r, rows_arriving(&r, etp, own), a.sums);
     for (int64_t s = 0; s < r.ep; s++) wanted += rows_wanted(&r, s, etp, own);
-    demand[0] = (int32_t)wanted;
-    demand[1] = (int32_t)r.room;
+    a.demand[0] = (int32_t)wanted;
+    a.demand[1] = (int32_t)r.room;
 }
 
 /* The fullest of all so far. Room 0 says that there was none yet. */
 static void plain_demand(const op *o, void *const *in, void *const *out)
 {
-    const int32_t *demand = in[IN_DEMAND_demand]; /* [N][2] */
-    real *most = out[OUT_DEMAND_most];            /* [2] */
-    for (int64_t i = 0; i < o->dim[DIM_DEMAND_N]; i++) {
-        double wanted = demand[2 * i], room = demand[2 * i + 1];
-        if ((double)most[1] > 0 && wanted * (double)most[1] <= (double)most[0] * room) continue;
-        most[0] = (real)wanted;
-        most[1] = (real)room;
+    const op_demand a = op_demand_of(o, in, out);
+    for (int64_t i = 0; i < a.N; i++) {
+        double wanted = a.demand[2 * i], room = a.demand[2 * i + 1];
+        if ((double)a.most[1] > 0 && wanted * (double)a.most[1] <= (double)a.most[0] * room)
+            continue;
+        a.most[0] = (real)wanted;
+        a.most[1] = (real)room;
     }
 }
 

@@ -5,6 +5,7 @@
  * R3  Softmax over all experts, renormalised over the chosen, is softmax over the chosen logits. It
  *     is computed so: with FORCED all chosen ones may be so small that their sum is 0. */
 #include "backend/cpu/kernels/plain_moe.h"
+#include "op/op_operands.h"
 
 #include <string.h>
 #include <tgmath.h>
@@ -96,22 +97,19 @@ static void weigh(const op *o, const real *logits, const int32_t *ids, real *pro
 
 void router_span(const op *o, void *const *in, void *const *out, span s)
 {
-    const real *logits = in[IN_ROUTER_logits]; /* [T][E] */
-    const real *bias = in[IN_ROUTER_bias];     /* [E] or none */
-    real *probs = out[OUT_ROUTER_probs];       /* [T][K] */
-    int32_t *ids = out[OUT_ROUTER_ids];        /* [T][K] */
-    int64_t E = o->dim[DIM_ROUTER_E], K = o->dim[DIM_ROUTER_K], first = o->dim[DIM_ROUTER_FIRST];
+    const op_router a = op_router_of(o, in, out);
     real values[EXPERTS_MAX];
     for (int64_t t = s.begin; t < s.end; t++) {
-        if (!(o->flags & FORCED)) values_of(o, logits + t * E, bias, values);
-        choose_experts(o, first + t, values, ids + t * K);
-        weigh(o, logits + t * E, ids + t * K, probs + t * K);
+        if (!(o->flags & FORCED)) values_of(o, a.logits + t * a.E, a.bias, values);
+        choose_experts(o, a.FIRST + t, values, a.ids + t * a.K);
+        weigh(o, a.logits + t * a.E, a.ids + t * a.K, a.probs + t * a.K);
     }
 }
 
 static void plain_router(const op *o, void *const *in, void *const *out)
 {
-    router_span(o, in, out, (span){0, o->dim[DIM_ROUTER_T]});
+    const op_router a = op_router_of(o, in, out);
+    router_span(o, in, out, (span){0, a.T});
 }
 
 /* One token of the gradient. */
@@ -159,17 +157,12 @@ static void chosen_softmax_grad(const op *o, const token_grad *t)
 
 void router_d_span(const op *o, void *const *in, void *const *out, span s)
 {
-    const real *dprobs = in[IN_ROUTER_D_dprobs]; /* [T][K] */
-    const real *logits = in[IN_ROUTER_D_logits]; /* [T][E] */
-    const int32_t *ids = in[IN_ROUTER_D_ids];    /* [T][K] */
-    real *dlogits = out[OUT_ROUTER_D_dlogits];   /* [T][E] */
-    int64_t E = o->dim[DIM_ROUTER_D_E], K = o->dim[DIM_ROUTER_D_K];
+    const op_router_d a = op_router_d_of(o, in, out);
     real g[EXPERTS_MAX];
     for (int64_t i = s.begin; i < s.end; i++) {
-        token_grad t = {g, logits + i * E, ids + i * K, dlogits + i * E};
-        memset(t.dlogits, 0, (size_t)E * sizeof *t.dlogits);
-        for (int64_t k = 0; k < K; k++)
-            g[k] = dprobs[i * K + k] * (real)o->real[REAL_ROUTER_D_scaling];
+        token_grad t = {g, a.logits + i * a.E, a.ids + i * a.K, a.dlogits + i * a.E};
+        memset(t.dlogits, 0, (size_t)a.E * sizeof *t.dlogits);
+        for (int64_t k = 0; k < a.K; k++) g[k] = a.dprobs[i * a.K + k] * (real)a.scaling;
         if (has_own_scores(o->flags))
             own_scores_grad(o, &t);
         else if (keeps_softmax(o))
@@ -181,7 +174,8 @@ void router_d_span(const op *o, void *const *in, void *const *out, span s)
 
 static void plain_router_d(const op *o, void *const *in, void *const *out)
 {
-    router_d_span(o, in, out, (span){0, o->dim[DIM_ROUTER_D_T]});
+    const op_router_d a = op_router_d_of(o, in, out);
+    router_d_span(o, in, out, (span){0, a.T});
 }
 
 kernel_rows plain_moe_router(void)

@@ -11,5 +11,6 @@ typedef double real;
 #else
 typedef float real;
 #endif
+#define OPERAND real /* op/op_operands.h */
 
 #endif
