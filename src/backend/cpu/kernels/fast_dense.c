@@ -5,6 +5,7 @@
 
 #include "base/maths.h"
 #include "backend/cpu/kernels/blas.h"
+#include "op/op_operands.h"
 
 /* ---- sharing */
 
@@ -34,34 +35,32 @@ bool library_takes(const op *o, const op_types *t)
 
 static void fast_gemm(const op *o, void *const *in, void *const *out)
 {
-    blas_operands p = blas_forward(in[IN_GEMM_x], in[IN_GEMM_w], out[OUT_GEMM_y],
-                                   o->dim[DIM_GEMM_M], o->dim[DIM_GEMM_N], o->dim[DIM_GEMM_K]);
+    const op_gemm a = op_gemm_of(o, in, out);
+    blas_operands p = blas_forward(a.x, a.w, a.y, a.M, a.N, a.K);
     p.add = o->flags & ACCUMULATE;
     blas_gemm(&p);
 }
 
 static void fast_gemm_d(const op *o, void *const *in, void *const *out)
 {
-    blas_operands p = blas_data(in[IN_GEMM_D_dy], in[IN_GEMM_D_w], out[OUT_GEMM_D_dx],
-                                o->dim[DIM_GEMM_D_M], o->dim[DIM_GEMM_D_N], o->dim[DIM_GEMM_D_K]);
+    const op_gemm_d a = op_gemm_d_of(o, in, out);
+    blas_operands p = blas_data(a.dy, a.w, a.dx, a.M, a.N, a.K);
     p.add = o->flags & ACCUMULATE;
     blas_gemm(&p);
 }
 
 static void fast_gemm_w(const op *o, void *const *in, void *const *out)
 {
-    blas_operands p = blas_weight(in[IN_GEMM_W_dy], in[IN_GEMM_W_x], out[OUT_GEMM_W_dw],
-                                  o->dim[DIM_GEMM_W_M], o->dim[DIM_GEMM_W_N], o->dim[DIM_GEMM_W_K]);
+    const op_gemm_w a = op_gemm_w_of(o, in, out);
+    blas_operands p = blas_weight(a.dy, a.x, a.dw, a.M, a.N, a.K);
     p.add = !(o->flags & OVERWRITE);
     blas_gemm(&p);
 }
 
 static void fast_head_logits(const op *o, void *const *in, void *const *out)
 {
-    const int64_t n_t = o->dim[DIM_HEAD_LOGITS_T], h = o->dim[DIM_HEAD_LOGITS_H],
-                  n_v = o->dim[DIM_HEAD_LOGITS_V];
-    blas_operands p = blas_forward(in[IN_HEAD_LOGITS_x], in[IN_HEAD_LOGITS_w],
-                                   out[OUT_HEAD_LOGITS_logits], n_t, n_v, h);
+    const op_head_logits a = op_head_logits_of(o, in, out);
+    blas_operands p = blas_forward(a.x, a.w, a.logits, a.T, a.V, a.H);
     blas_gemm(&p);
 }
 

@@ -1,5 +1,6 @@
 /* fast_dense_heads.c - heads, rotation and latent keys on threads: a token is one thread's. */
 #include "backend/cpu/kernels/fast_dense.h"
+#include "op/op_operands.h"
 
 static void move(float *to, const float *from, int64_t n)
 {
@@ -10,52 +11,42 @@ static void move(float *to, const float *from, int64_t n)
 
 static void qkv_split_span(const call *c, int64_t begin, int64_t end)
 {
-    const int64_t g = c->o->dim[DIM_QKV_SPLIT_G], d = c->o->dim[DIM_QKV_SPLIT_D],
-                  r = c->o->dim[DIM_QKV_SPLIT_N] / g * d;
-    float *q = c->out[OUT_QKV_SPLIT_q];       /* [T][N][D] */
-    float *k = c->out[OUT_QKV_SPLIT_k];       /* [T][G][D] */
-    float *v = c->out[OUT_QKV_SPLIT_v];       /* [T][G][D] */
-    float *gate = c->out[OUT_QKV_SPLIT_gate]; /* [T][N][D], may be missing */
-    const int64_t width = (gate ? 2 : 1) * r + 2 * d;
-    for (int64_t i = begin * g; i < end * g; i++) {
-        const float *group =
-            (const float *)c->in[IN_QKV_SPLIT_qkv] + i * width; /* queries, gates, key, value */
-        move(q + i * r, group, r);
-        if (gate) move(gate + i * r, group + r, r);
-        move(k + i * d, group + width - 2 * d, d);
-        move(v + i * d, group + width - d, d);
+    const op_qkv_split a = op_qkv_split_of(c->o, c->in, c->out);
+    const int64_t r = a.N / a.G * a.D;
+    const int64_t width = (a.gate ? 2 : 1) * r + 2 * a.D;
+    for (int64_t i = begin * a.G; i < end * a.G; i++) {
+        const float *group = a.qkv + i * width; /* queries, gates, key, value */
+        move(a.q + i * r, group, r);
+        if (a.gate) move(a.gate + i * r, group + r, r);
+        move(a.k + i * a.D, group + width - 2 * a.D, a.D);
+        move(a.v + i * a.D, group + width - a.D, a.D);
     }
 }
 
 static void fast_qkv_split(const op *o, void *const *in, void *const *out)
 {
-    share_rows(qkv_split_span, &(call){o, in, out}, o->dim[DIM_QKV_SPLIT_T],
-               2 * o->dim[DIM_QKV_SPLIT_N] * o->dim[DIM_QKV_SPLIT_D]);
+    const op_qkv_split a = op_qkv_split_of(o, in, out);
+    share_rows(qkv_split_span, &(call){o, in, out}, a.T, 2 * a.N * a.D);
 }
 
 static void qkv_join_span(const call *c, int64_t begin, int64_t end)
 {
-    const int64_t g = c->o->dim[DIM_QKV_JOIN_G], d = c->o->dim[DIM_QKV_JOIN_D],
-                  r = c->o->dim[DIM_QKV_JOIN_N] / g * d;
-    const float *dq = c->in[IN_QKV_JOIN_dq];       /* [T][N][D] */
-    const float *dk = c->in[IN_QKV_JOIN_dk];       /* [T][G][D] */
-    const float *dv = c->in[IN_QKV_JOIN_dv];       /* [T][G][D] */
-    const float *dgate = c->in[IN_QKV_JOIN_dgate]; /* [T][N][D], may be missing */
-    const int64_t width = (dgate ? 2 : 1) * r + 2 * d;
-    for (int64_t i = begin * g; i < end * g; i++) {
-        float *group =
-            (float *)c->out[OUT_QKV_JOIN_dqkv] + i * width; /* queries, gates, key, value */
-        move(group, dq + i * r, r);
-        if (dgate) move(group + r, dgate + i * r, r);
-        move(group + width - 2 * d, dk + i * d, d);
-        move(group + width - d, dv + i * d, d);
+    const op_qkv_join a = op_qkv_join_of(c->o, c->in, c->out);
+    const int64_t r = a.N / a.G * a.D;
+    const int64_t width = (a.dgate ? 2 : 1) * r + 2 * a.D;
+    for (int64_t i = begin * a.G; i < end * a.G; i++) {
+        float *group = a.dqkv + i * width; /* queries, gates, key, value */
+        move(group, a.dq + i * r, r);
+        if (a.dgate) move(group + r, a.dgate + i * r, r);
+        move(group + width - 2 * a.D, a.dk + i * a.D, a.D);
+        move(group + width - a.D, a.dv + i * a.D, a.D);
     }
 }
 
 static void fast_qkv_join(const op *o, void *const *in, void *const *out)
 {
-    share_rows(qkv_join_span, &(call){o, in, out}, o->dim[DIM_QKV_JOIN_T],
-               2 * o->dim[DIM_QKV_JOIN_N] * o->dim[DIM_QKV_JOIN_D]);
+    const op_qkv_join a = op_qkv_join_of(o, in, out);
+    share_rows(qkv_join_span, &(call){o, in, out}, a.T, 2 * a.N * a.D);
 }
 
 /* ---- rotation */
@@ -87,23 +78,22 @@ static inline __attribute__((always_inline)) void rotate_pairs(float *x, const f
 
 WIDE static void rope_span(const call *c, int64_t begin, int64_t end)
 {
-    const int64_t s = c->o->dim[DIM_ROPE_S], n = c->o->dim[DIM_ROPE_N], d = c->o->dim[DIM_ROPE_D];
-    const int64_t offset = c->o->dim[DIM_ROPE_OFFSET], rot = c->o->dim[DIM_ROPE_ROT];
+    const op_rope a = op_rope_of(c->o, c->in, c->out);
     const float sign = c->o->kind == OP_ROPE ? 1 : -1;
-    for (int64_t i = begin * n; i < end * n; i++) {
-        const float *table = (const float *)c->in[IN_ROPE_table] + i / n % s * rot; /* [ROT] */
-        float *x = (float *)c->out[OUT_ROPE_x] + i * d + offset;                    /* [ROT] */
+    for (int64_t i = begin * a.N; i < end * a.N; i++) {
+        const float *table = a.table + i / a.N % a.S * a.ROT; /* [ROT] */
+        float *x = a.x + i * a.D + a.OFFSET;                  /* [ROT] */
         if (c->o->flags & INTERLEAVED)
-            rotate_pairs(x, table, rot / 2, sign);
+            rotate_pairs(x, table, a.ROT / 2, sign);
         else
-            rotate_halves(x, table, rot / 2, sign);
+            rotate_halves(x, table, a.ROT / 2, sign);
     }
 }
 
 static void fast_rope(const op *o, void *const *in, void *const *out)
 {
-    share_rows(rope_span, &(call){o, in, out}, o->dim[DIM_ROPE_T],
-               o->dim[DIM_ROPE_N] * o->dim[DIM_ROPE_D]);
+    const op_rope a = op_rope_of(o, in, out);
+    share_rows(rope_span, &(call){o, in, out}, a.T, a.N * a.D);
 }
 
 static void fast_rope_d(const op *o, void *const *in, void *const *out)
@@ -115,38 +105,32 @@ static void fast_rope_d(const op *o, void *const *in, void *const *out)
 
 static void mla_kv_split_span(const call *c, int64_t begin, int64_t end)
 {
-    const int64_t r = c->o->dim[DIM_MLA_KV_SPLIT_R], dr = c->o->dim[DIM_MLA_KV_SPLIT_Dr];
-    const float *kv = c->in[IN_MLA_KV_SPLIT_c];      /* [T][R+Dr] */
-    float *latent = c->out[OUT_MLA_KV_SPLIT_latent]; /* [T][R] */
-    float *kpe = c->out[OUT_MLA_KV_SPLIT_kpe];       /* [T][Dr] */
+    const op_mla_kv_split a = op_mla_kv_split_of(c->o, c->in, c->out);
     for (int64_t t = begin; t < end; t++) {
-        move(latent + t * r, kv + t * (r + dr), r);
-        move(kpe + t * dr, kv + t * (r + dr) + r, dr);
+        move(a.latent + t * a.R, a.c + t * (a.R + a.Dr), a.R);
+        move(a.kpe + t * a.Dr, a.c + t * (a.R + a.Dr) + a.R, a.Dr);
     }
 }
 
 static void fast_mla_kv_split(const op *o, void *const *in, void *const *out)
 {
-    share_rows(mla_kv_split_span, &(call){o, in, out}, o->dim[DIM_MLA_KV_SPLIT_T],
-               o->dim[DIM_MLA_KV_SPLIT_R] + o->dim[DIM_MLA_KV_SPLIT_Dr]);
+    const op_mla_kv_split a = op_mla_kv_split_of(o, in, out);
+    share_rows(mla_kv_split_span, &(call){o, in, out}, a.T, a.R + a.Dr);
 }
 
 static void mla_kv_merge_span(const call *c, int64_t begin, int64_t end)
 {
-    const int64_t r = c->o->dim[DIM_MLA_KV_MERGE_R], dr = c->o->dim[DIM_MLA_KV_MERGE_Dr];
-    const float *dlatent = c->in[IN_MLA_KV_MERGE_dlatent]; /* [T][R] */
-    const float *dkpe = c->in[IN_MLA_KV_MERGE_dkpe];       /* [T][Dr] */
-    float *dc = c->out[OUT_MLA_KV_MERGE_dc];               /* [T][R+Dr] */
+    const op_mla_kv_merge a = op_mla_kv_merge_of(c->o, c->in, c->out);
     for (int64_t t = begin; t < end; t++) {
-        move(dc + t * (r + dr), dlatent + t * r, r);
-        move(dc + t * (r + dr) + r, dkpe + t * dr, dr);
+        move(a.dc + t * (a.R + a.Dr), a.dlatent + t * a.R, a.R);
+        move(a.dc + t * (a.R + a.Dr) + a.R, a.dkpe + t * a.Dr, a.Dr);
     }
 }
 
 static void fast_mla_kv_merge(const op *o, void *const *in, void *const *out)
 {
-    share_rows(mla_kv_merge_span, &(call){o, in, out}, o->dim[DIM_MLA_KV_MERGE_T],
-               o->dim[DIM_MLA_KV_MERGE_R] + o->dim[DIM_MLA_KV_MERGE_Dr]);
+    const op_mla_kv_merge a = op_mla_kv_merge_of(o, in, out);
+    share_rows(mla_kv_merge_span, &(call){o, in, out}, a.T, a.R + a.Dr);
 }
 
 /* Numbers of a token in keys and values together. */
@@ -158,44 +142,36 @@ static int64_t mla_width(const op *o)
 
 static void mla_kv_join_span(const call *c, int64_t begin, int64_t end)
 {
-    const int64_t n = c->o->dim[DIM_MLA_KV_JOIN_N], dn = c->o->dim[DIM_MLA_KV_JOIN_Dn],
-                  dr = c->o->dim[DIM_MLA_KV_JOIN_Dr], dv = c->o->dim[DIM_MLA_KV_JOIN_Dv];
-    const float *kv = c->in[IN_MLA_KV_JOIN_kv];   /* [T][N][Dn+Dv] */
-    const float *kpe = c->in[IN_MLA_KV_JOIN_kpe]; /* [T][Dr] */
-    float *k = c->out[OUT_MLA_KV_JOIN_k];         /* [T][N][Dn+Dr] */
-    float *v = c->out[OUT_MLA_KV_JOIN_v];         /* [T][N][Dv] */
-    for (int64_t i = begin * n; i < end * n; i++) {
-        move(k + i * (dn + dr), kv + i * (dn + dv), dn);
-        move(k + i * (dn + dr) + dn, kpe + i / n * dr, dr);
-        move(v + i * dv, kv + i * (dn + dv) + dn, dv);
+    const op_mla_kv_join a = op_mla_kv_join_of(c->o, c->in, c->out);
+    for (int64_t i = begin * a.N; i < end * a.N; i++) {
+        move(a.k + i * (a.Dn + a.Dr), a.kv + i * (a.Dn + a.Dv), a.Dn);
+        move(a.k + i * (a.Dn + a.Dr) + a.Dn, a.kpe + i / a.N * a.Dr, a.Dr);
+        move(a.v + i * a.Dv, a.kv + i * (a.Dn + a.Dv) + a.Dn, a.Dv);
     }
 }
 
 static void fast_mla_kv_join(const op *o, void *const *in, void *const *out)
 {
-    share_rows(mla_kv_join_span, &(call){o, in, out}, o->dim[DIM_MLA_KV_JOIN_T], mla_width(o));
+    const op_mla_kv_join a = op_mla_kv_join_of(o, in, out);
+    share_rows(mla_kv_join_span, &(call){o, in, out}, a.T, mla_width(o));
 }
 
 static void mla_kv_join_d_span(const call *c, int64_t begin, int64_t end)
 {
-    const int64_t n = c->o->dim[DIM_MLA_KV_JOIN_D_N], dn = c->o->dim[DIM_MLA_KV_JOIN_D_Dn],
-                  dr = c->o->dim[DIM_MLA_KV_JOIN_D_Dr], dv = c->o->dim[DIM_MLA_KV_JOIN_D_Dv];
-    const float *dk = c->in[IN_MLA_KV_JOIN_D_dk];  /* [T][N][Dn+Dr] */
-    const float *d_v = c->in[IN_MLA_KV_JOIN_D_dv]; /* [T][N][Dv] */
-    float *dkv = c->out[OUT_MLA_KV_JOIN_D_dkv];    /* [T][N][Dn+Dv] */
-    float *dkpe = c->out[OUT_MLA_KV_JOIN_D_dkpe];  /* [T][Dr] */
-    memset(dkpe + begin * dr, 0, sizeof(float) * (size_t)((end - begin) * dr));
-    for (int64_t i = begin * n; i < end * n; i++) {
-        const float *key = dk + i * (dn + dr); /* [Dn+Dr] */
-        move(dkv + i * (dn + dv), key, dn);
-        move(dkv + i * (dn + dv) + dn, d_v + i * dv, dv);
-        for (int64_t j = 0; j < dr; j++) dkpe[i / n * dr + j] += key[dn + j];
+    const op_mla_kv_join_d a = op_mla_kv_join_d_of(c->o, c->in, c->out);
+    memset(a.dkpe + begin * a.Dr, 0, sizeof(float) * (size_t)((end - begin) * a.Dr));
+    for (int64_t i = begin * a.N; i < end * a.N; i++) {
+        const float *key = a.dk + i * (a.Dn + a.Dr); /* [Dn+Dr] */
+        move(a.dkv + i * (a.Dn + a.Dv), key, a.Dn);
+        move(a.dkv + i * (a.Dn + a.Dv) + a.Dn, a.dv + i * a.Dv, a.Dv);
+        for (int64_t j = 0; j < a.Dr; j++) a.dkpe[i / a.N * a.Dr + j] += key[a.Dn + j];
     }
 }
 
 static void fast_mla_kv_join_d(const op *o, void *const *in, void *const *out)
 {
-    share_rows(mla_kv_join_d_span, &(call){o, in, out}, o->dim[DIM_MLA_KV_JOIN_D_T], mla_width(o));
+    const op_mla_kv_join_d a = op_mla_kv_join_d_of(o, in, out);
+    share_rows(mla_kv_join_d_span, &(call){o, in, out}, a.T, mla_width(o));
 }
 
 kernel_rows fast_dense_heads(void)

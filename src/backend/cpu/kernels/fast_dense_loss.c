@@ -12,6 +12,7 @@
 
 #include "base/maths.h"
 #include "backend/cpu/kernels/blas.h"
+#include "op/op_operands.h"
 
 /* The rows of the operation that are in the workspace now. */
 typedef struct chunk {
@@ -152,32 +153,31 @@ static void chunk_run(const chunk *c)
 
 static void fast_head_loss(const op *o, void *const *in, void *const *out)
 {
-    const int64_t n_t = o->dim[DIM_HEAD_LOSS_T], h = o->dim[DIM_HEAD_LOSS_H], rows = chunk_rows(o);
-    const float *x = in[IN_HEAD_LOSS_x];             /* [T][H] */
-    const int32_t *labels = in[IN_HEAD_LOSS_labels]; /* [T] */
-    const float *mask = in[IN_HEAD_LOSS_mask];       /* [T], may be missing */
-    float *loss = out[OUT_HEAD_LOSS_loss];           /* [2] */
-    float *dx = out[OUT_HEAD_LOSS_dx];               /* [T][H], may be missing */
+    const op_head_loss a = op_head_loss_of(o, in, out);
+    const int64_t rows = chunk_rows(o);
+    const float *x = a.x;             /* [T][H] */
+    const int32_t *labels = a.labels; /* [T] */
+    const float *mask = a.mask;       /* [T], may be missing */
+    float *dx = a.dx;                 /* [T][H], may be missing */
     char *room = kernel_workspace(fast_head_loss_bytes(o));
     double sum = 0, weights = 0;
-    chunk c = {
-        .o = o, .w = in[IN_HEAD_LOSS_w], .dw = out[OUT_HEAD_LOSS_dw], .logits = (float *)room};
+    chunk c = {.o = o, .w = a.w, .dw = a.dw, .logits = (float *)room};
     c.losses = (double *)(room + logits_bytes(o));
-    for (int64_t t = 0; t < n_t; t += rows) {
+    for (int64_t t = 0; t < a.T; t += rows) {
         c.writes = t == 0 && (o->flags & OVERWRITE);
-        c.n = n_t - t < rows ? n_t - t : rows;
-        c.x = x + t * h;
+        c.n = a.T - t < rows ? a.T - t : rows;
+        c.x = x + t * a.H;
         c.labels = labels + t;
         c.mask = mask ? mask + t : NULL;
-        c.dx = dx ? dx + t * h : NULL;
+        c.dx = dx ? dx + t * a.H : NULL;
         chunk_run(&c);
         for (int64_t i = 0; i < c.n; i++) { /* I2 */
             sum += c.losses[i];
             weights += (double)row_weight(&c, i);
         }
     }
-    loss[0] = (float)((double)loss[0] + sum);
-    loss[1] = (float)((double)loss[1] + weights);
+    a.loss[0] = (float)((double)a.loss[0] + sum);
+    a.loss[1] = (float)((double)a.loss[1] + weights);
 }
 
 /* ---- of a vocabulary that is cut over ranks */
@@ -190,26 +190,23 @@ static int64_t rows_there(const op *o)
 
 static void fast_head_part(const op *o, void *const *in, void *const *out)
 {
-    const int64_t h = o->dim[DIM_HEAD_PART_H], n_v = o->dim[DIM_HEAD_PART_V],
-                  rows = o->dim[DIM_HEAD_PART_ROWS], first = o->dim[DIM_HEAD_PART_FIRST];
+    const op_head_part a = op_head_part_of(o, in, out);
     const int64_t n = rows_there(o);
-    const float *x = (const float *)in[IN_HEAD_PART_x] + first * h;           /* [ROWS][H] */
-    const int32_t *labels = (const int32_t *)in[IN_HEAD_PART_labels] + first; /* [ROWS] */
-    float *logits = out[OUT_HEAD_PART_logits];                                /* [ROWS][V] */
-    float *stats = out[OUT_HEAD_PART_stats];                                  /* [ROWS][3] */
-    const blas_operands p = blas_forward(x, in[IN_HEAD_PART_w], logits, n, n_v, h);
+    const float *x = a.x + a.FIRST * a.H;       /* [ROWS][H] */
+    const int32_t *labels = a.labels + a.FIRST; /* [ROWS] */
+    const blas_operands p = blas_forward(x, a.w, a.logits, n, a.V, a.H);
     blas_gemm(&p);
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < n; i++) {
-        const float *l = logits + i * n_v; /* [V] */
-        const int64_t label = labels[i] - o->dim[DIM_HEAD_PART_VFIRST];
-        const float top = row_top(l, n_v);
-        stats[i * 3] = top;
-        stats[i * 3 + 1] = (float)row_exp_sum(l, n_v, top);
-        stats[i * 3 + 2] = label >= 0 && label < n_v ? l[label] : 0;
+        const float *l = a.logits + i * a.V; /* [V] */
+        const int64_t label = labels[i] - a.VFIRST;
+        const float top = row_top(l, a.V);
+        a.stats[i * 3] = top;
+        a.stats[i * 3 + 1] = (float)row_exp_sum(l, a.V, top);
+        a.stats[i * 3 + 2] = label >= 0 && label < a.V ? l[label] : 0;
     }
-    memset(logits + n * n_v, 0, sizeof(float) * (size_t)((rows - n) * n_v));
-    memset(stats + n * 3, 0, sizeof(float) * (size_t)((rows - n) * 3));
+    memset(a.logits + n * a.V, 0, sizeof(float) * (size_t)((a.ROWS - n) * a.V));
+    memset(a.stats + n * 3, 0, sizeof(float) * (size_t)((a.ROWS - n) * 3));
 }
 
 /* What all ranks together know of a row. */
@@ -235,40 +232,40 @@ static totals row_totals(const op *o, const float *stats /* [PARTS][ROWS][3] */,
 /* Every rank has as many words, so PARTS * V is the whole vocabulary. */
 static float part_weight(const call *c, int64_t t)
 {
-    const int32_t label = ((const int32_t *)c->in[IN_HEAD_PART_D_labels])[t];
-    const float *mask = c->in[IN_HEAD_PART_D_mask]; /* [T], may be missing */
-    if (label < 0 || label >= c->o->dim[DIM_HEAD_PART_D_V] * c->o->dim[DIM_HEAD_PART_D_PARTS])
-        return 0;
-    return mask ? mask[t] : 1;
+    const op_head_part_d a = op_head_part_d_of(c->o, c->in, c->out);
+    const int32_t label = (a.labels)[t];
+    if (label < 0 || label >= a.V * a.PARTS) return 0;
+    return a.mask ? a.mask[t] : 1;
 }
 
 /* Logits of row i become gradients. */
 static void part_gradient(const call *c, int64_t i)
 {
+    const op_head_part_d a = op_head_part_d_of(c->o, c->in, c->out);
     const op *o = c->o;
-    const int64_t n_v = o->dim[DIM_HEAD_PART_D_V], t = o->dim[DIM_HEAD_PART_D_FIRST] + i;
-    const int64_t label =
-        ((const int32_t *)c->in[IN_HEAD_PART_D_labels])[t] - o->dim[DIM_HEAD_PART_D_VFIRST];
-    float *l = (float *)c->out[OUT_HEAD_PART_D_logits] + i * n_v; /* [V] */
-    const double scale = (double)part_weight(c, t) * o->real[REAL_HEAD_PART_D_scale];
+    const int64_t t = a.FIRST + i;
+    const int64_t label = (a.labels)[t] - a.VFIRST;
+    float *l = a.logits + i * a.V; /* [V] */
+    const double scale = (double)part_weight(c, t) * a.scale;
     if (scale == 0) {
-        memset(l, 0, sizeof(float) * (size_t)n_v);
+        memset(l, 0, sizeof(float) * (size_t)a.V);
         return;
     }
-    const totals all = row_totals(o, c->in[IN_HEAD_PART_D_stats], i);
-    row_softmax(l, n_v, all.top, (float)(scale / all.sum));
-    if (label >= 0 && label < n_v) l[label] -= (float)scale;
+    const totals all = row_totals(o, a.stats, i);
+    row_softmax(l, a.V, all.top, (float)(scale / all.sum));
+    if (label >= 0 && label < a.V) l[label] -= (float)scale;
 }
 
 /* The losses of a chunk in the order of rows: I2. */
 static void part_loss(const call *c, float *loss /* [2] */)
 {
+    const op_head_part_d a = op_head_part_d_of(c->o, c->in, c->out);
     const int64_t n = rows_there(c->o);
     double sum = 0, weights = 0;
     for (int64_t i = 0; i < n; i++) {
-        const double weight = (double)part_weight(c, c->o->dim[DIM_HEAD_PART_D_FIRST] + i);
+        const double weight = (double)part_weight(c, a.FIRST + i);
         if (weight == 0) continue;
-        const totals all = row_totals(c->o, c->in[IN_HEAD_PART_D_stats], i);
+        const totals all = row_totals(c->o, a.stats, i);
         sum += weight * (log(all.sum) + (double)all.top - all.right);
         weights += weight;
     }
@@ -278,22 +275,20 @@ static void part_loss(const call *c, float *loss /* [2] */)
 
 static void fast_head_part_d(const op *o, void *const *in, void *const *out)
 {
-    const int64_t h = o->dim[DIM_HEAD_PART_D_H], n_v = o->dim[DIM_HEAD_PART_D_V],
-                  first = o->dim[DIM_HEAD_PART_D_FIRST], n = rows_there(o);
-    const float *x = (const float *)in[IN_HEAD_PART_D_x] + first * h; /* [ROWS][H] */
-    float *logits = out[OUT_HEAD_PART_D_logits];                      /* [ROWS][V] */
-    float *dx = out[OUT_HEAD_PART_D_dx];                              /* [T][H], may be missing */
+    const op_head_part_d a = op_head_part_d_of(o, in, out);
+    const int64_t n = rows_there(o);
+    const float *x = a.x + a.FIRST * a.H; /* [ROWS][H] */
     const call c = {o, in, out};
-    part_loss(&c, out[OUT_HEAD_PART_D_loss]);
+    part_loss(&c, a.loss);
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < n; i++) part_gradient(&c, i); /* I1 */
-    memset(logits + n * n_v, 0, sizeof(float) * (size_t)((o->dim[DIM_HEAD_PART_D_ROWS] - n) * n_v));
+    memset(a.logits + n * a.V, 0, sizeof(float) * (size_t)((a.ROWS - n) * a.V));
     const blas_operands data =
-        blas_data(logits, in[IN_HEAD_PART_D_w], dx ? dx + first * h : NULL, n, n_v, h);
-    blas_operands weight = blas_weight(logits, x, out[OUT_HEAD_PART_D_dw], n, n_v, h);
+        blas_data(a.logits, a.w, a.dx ? a.dx + a.FIRST * a.H : NULL, n, a.V, a.H);
+    blas_operands weight = blas_weight(a.logits, x, a.dw, n, a.V, a.H);
     weight.add = !(o->flags & OVERWRITE);
-    if (dx) blas_gemm(&data);
-    if (out[OUT_HEAD_PART_D_dw]) blas_gemm(&weight);
+    if (a.dx) blas_gemm(&data);
+    if (a.dw) blas_gemm(&weight);
 }
 
 kernel_rows fast_dense_loss(void)

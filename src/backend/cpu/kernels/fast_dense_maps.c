@@ -2,6 +2,7 @@
  * are vectors'. */
 #include "backend/cpu/kernels/bytes.h"
 #include "backend/cpu/kernels/fast_dense.h"
+#include "op/op_operands.h"
 
 enum { GRAIN = 16384 }; /* numbers in a span where there are no rows */
 
@@ -9,39 +10,39 @@ enum { GRAIN = 16384 }; /* numbers in a span where there are no rows */
 
 WIDE static void add_span(const call *c, int64_t begin, int64_t end)
 {
-    const float *a = c->in[IN_ADD_a]; /* [N] */
-    const float *b = c->in[IN_ADD_b]; /* [N] */
-    float *y = c->out[OUT_ADD_y];     /* [N], may be a or b */
+    const op_add args = op_add_of(c->o, c->in, c->out);
 #pragma omp simd
-    for (int64_t i = begin; i < end; i++) y[i] = a[i] + b[i];
+    for (int64_t i = begin; i < end; i++) args.y[i] = args.a[i] + args.b[i];
 }
 
 static void fast_add(const op *o, void *const *in, void *const *out)
 {
-    share(add_span, &(call){o, in, out}, o->dim[DIM_ADD_N], GRAIN);
+    const op_add a = op_add_of(o, in, out);
+    share(add_span, &(call){o, in, out}, a.N, GRAIN);
 }
 
 static void copy_span(const call *c, int64_t begin, int64_t end)
 {
-    const float *a = c->in[IN_COPY_a]; /* [N] */
-    float *y = c->out[OUT_COPY_y];     /* [N] */
-    memcpy(y + begin, a + begin, sizeof(float) * (size_t)(end - begin));
+    const op_copy args = op_copy_of(c->o, c->in, c->out);
+    memcpy(args.y + begin, args.a + begin, sizeof(float) * (size_t)(end - begin));
 }
 
 static void fast_copy(const op *o, void *const *in, void *const *out)
 {
-    share(copy_span, &(call){o, in, out}, o->dim[DIM_COPY_N], GRAIN);
+    const op_copy a = op_copy_of(o, in, out);
+    share(copy_span, &(call){o, in, out}, a.N, GRAIN);
 }
 
 static void zero_span(const call *c, int64_t begin, int64_t end)
 {
-    float *y = c->out[OUT_ZERO_y]; /* [N] */
-    memset(y + begin, 0, sizeof(float) * (size_t)(end - begin));
+    const op_zero a = op_zero_of(c->o, c->in, c->out);
+    memset((float *)a.y + begin, 0, sizeof(float) * (size_t)(end - begin));
 }
 
 static void fast_zero(const op *o, void *const *in, void *const *out)
 {
-    share(zero_span, &(call){o, in, out}, o->dim[DIM_ZERO_N], GRAIN);
+    const op_zero a = op_zero_of(o, in, out);
+    share(zero_span, &(call){o, in, out}, a.N, GRAIN);
 }
 
 /* ---- gates */
@@ -49,85 +50,71 @@ static void fast_zero(const op *o, void *const *in, void *const *out)
 /* A gate for each number: rows do not matter. */
 WIDE static void gate_each(const call *c, int64_t begin, int64_t end)
 {
-    const float *x = c->in[IN_GATE_x]; /* [M][N] */
-    const float *g = c->in[IN_GATE_g]; /* [M][N] */
-    float *y = c->out[OUT_GATE_y];     /* [M][N] */
+    const op_gate a = op_gate_of(c->o, c->in, c->out);
 #pragma omp simd
-    for (int64_t i = begin; i < end; i++) y[i] = x[i] * fast_sigmoid(g[i]);
+    for (int64_t i = begin; i < end; i++) a.y[i] = a.x[i] * fast_sigmoid(a.g[i]);
 }
 
 /* A gate for each row. */
 WIDE static void gate_rows(const call *c, int64_t begin, int64_t end)
 {
-    const int64_t n = c->o->dim[DIM_GATE_N];
-    const float *x = c->in[IN_GATE_x]; /* [M][N] */
-    const float *g = c->in[IN_GATE_g]; /* [M] */
-    float *y = c->out[OUT_GATE_y];     /* [M][N] */
+    const op_gate a = op_gate_of(c->o, c->in, c->out);
     for (int64_t i = begin; i < end; i++) {
-        const float s = fast_sigmoid(g[i]);
+        const float s = fast_sigmoid(a.g[i]);
 #pragma omp simd
-        for (int64_t j = i * n; j < (i + 1) * n; j++) y[j] = x[j] * s;
+        for (int64_t j = i * a.N; j < (i + 1) * a.N; j++) a.y[j] = a.x[j] * s;
     }
 }
 
 static void fast_gate(const op *o, void *const *in, void *const *out)
 {
-    const int64_t m = o->dim[DIM_GATE_M], n = o->dim[DIM_GATE_N];
+    const op_gate a = op_gate_of(o, in, out);
     const call c = {o, in, out};
-    if (o->dim[DIM_GATE_G] == n)
-        share(gate_each, &c, m * n, GRAIN);
+    if (a.G == a.N)
+        share(gate_each, &c, a.M * a.N, GRAIN);
     else
-        share_rows(gate_rows, &c, m, n);
+        share_rows(gate_rows, &c, a.M, a.N);
 }
 
 WIDE static void gate_d_each(const call *c, int64_t begin, int64_t end)
 {
-    const float *dy = c->in[IN_GATE_D_dy]; /* [M][N] */
-    const float *x = c->in[IN_GATE_D_x];   /* [M][N] */
-    const float *g = c->in[IN_GATE_D_g];   /* [M][N] */
-    float *dx = c->out[OUT_GATE_D_dx];     /* [M][N], may be missing, may be dy */
-    float *dg = c->out[OUT_GATE_D_dg];     /* [M][N], may be missing */
-    if (dg) {
+    const op_gate_d a = op_gate_d_of(c->o, c->in, c->out);
+    if (a.dg) {
 #pragma omp simd
         for (int64_t i = begin; i < end; i++) {
-            const float s = fast_sigmoid(g[i]);
-            dg[i] = dy[i] * x[i] * s * (1 - s);
+            const float s = fast_sigmoid(a.g[i]);
+            a.dg[i] = a.dy[i] * a.x[i] * s * (1 - s);
         }
     }
-    if (dx) {
+    if (a.dx) {
 #pragma omp simd
-        for (int64_t i = begin; i < end; i++) dx[i] = dy[i] * fast_sigmoid(g[i]);
+        for (int64_t i = begin; i < end; i++) a.dx[i] = a.dy[i] * fast_sigmoid(a.g[i]);
     }
 }
 
 WIDE static void gate_d_rows(const call *c, int64_t begin, int64_t end)
 {
-    const int64_t n = c->o->dim[DIM_GATE_D_N];
-    const float *dy = c->in[IN_GATE_D_dy]; /* [M][N] */
-    const float *x = c->in[IN_GATE_D_x];   /* [M][N] */
-    const float *g = c->in[IN_GATE_D_g];   /* [M] */
-    float *dx = c->out[OUT_GATE_D_dx];     /* [M][N], may be missing, may be dy */
-    float *dg = c->out[OUT_GATE_D_dg];     /* [M], may be missing */
+    const op_gate_d a = op_gate_d_of(c->o, c->in, c->out);
     for (int64_t i = begin; i < end; i++) {
-        const float s = fast_sigmoid(g[i]);
+        const float s = fast_sigmoid(a.g[i]);
         float sum = 0;
 #pragma omp simd reduction(+ : sum)
-        for (int64_t j = i * n; j < (i + 1) * n; j++) sum += dy[j] * x[j];
-        if (dg) dg[i] = sum * s * (1 - s);
-        if (!dx) continue;
+        for (int64_t j = i * a.N; j < (i + 1) * a.N; j++) sum += a.dy[j] * a.x[j];
+        if (a.dg) a.dg[i] = sum * s * (1 - s);
+        if (!a.dx) continue;
 #pragma omp simd
-        for (int64_t j = i * n; j < (i + 1) * n; j++) dx[j] = dy[j] * s;
+        for (int64_t j = i * a.N; j < (i + 1) * a.N; j++) a.dx[j] = a.dy[j] * s;
     }
 }
 
 static void fast_gate_d(const op *o, void *const *in, void *const *out)
 {
-    const int64_t m = o->dim[DIM_GATE_D_M], n = o->dim[DIM_GATE_D_N];
+    const op_gate_d a = op_gate_d_of(o, in, out);
     const call c = {o, in, out};
-    if (o->dim[DIM_GATE_D_G] == n)
-        share(gate_d_each, &c, m * n, GRAIN);
+    if (a.G == a.N)
+        share(gate_d_each, &c, a.M * a.N, GRAIN);
     else
-        share_rows(gate_d_rows, &c, m, n);
+        share_rows(gate_d_rows, &c, a.M, a.N);
 }
 
 /* ---- activations */
@@ -141,29 +128,30 @@ static inline __attribute__((always_inline)) float clamped(float x, float low, f
 
 WIDE static void act_span(const call *c, int64_t begin, int64_t end)
 {
-    const int64_t f = c->o->dim[DIM_ACT_F];
-    const float *p = c->in[IN_ACT_p]; /* [M], may be missing */
+    const op_act args = op_act_of(c->o, c->in, c->out);
     for (int64_t i = begin; i < end; i++) {
-        const float *gate = (const float *)c->in[IN_ACT_u] + 2 * i * f; /* [F] */
-        const float *up = gate + f;                                     /* [F] */
-        float *a = (float *)c->out[OUT_ACT_a] + i * f;                  /* [F] */
-        const float by = p ? p[i] : 1;
+        const float *gate = args.u + 2 * i * args.F; /* [F] */
+        const float *up = gate + args.F;             /* [F] */
+        float *a = args.a + i * args.F;              /* [F] */
+        const float by = args.p ? args.p[i] : 1;
         if (c->o->flags & CLAMPED) {
 #pragma omp simd
-            for (int64_t j = 0; j < f; j++) {
+            for (int64_t j = 0; j < args.F; j++) {
                 const float g = gate[j] > limit ? limit : gate[j];
                 a[j] = by * (clamped(up[j], -limit, limit) + 1) * g * fast_sigmoid(alpha * g);
             }
         } else {
 #pragma omp simd
-            for (int64_t j = 0; j < f; j++) a[j] = by * gate[j] * fast_sigmoid(gate[j]) * up[j];
+            for (int64_t j = 0; j < args.F; j++)
+                a[j] = by * gate[j] * fast_sigmoid(gate[j]) * up[j];
         }
     }
 }
 
 static void fast_act(const op *o, void *const *in, void *const *out)
 {
-    share_rows(act_span, &(call){o, in, out}, o->dim[DIM_ACT_M], 2 * o->dim[DIM_ACT_F]);
+    const op_act a = op_act_of(o, in, out);
+    share_rows(act_span, &(call){o, in, out}, a.M, 2 * a.F);
 }
 
 /* One row of the gradients. */
@@ -207,22 +195,21 @@ static inline __attribute__((always_inline)) float act_d_row_clamped(const act_r
 
 WIDE static void act_d_span(const call *c, int64_t begin, int64_t end)
 {
-    const int64_t f = c->o->dim[DIM_ACT_D_F];
-    const float *p = c->in[IN_ACT_D_p]; /* [M], may be missing */
-    float *dp = c->out[OUT_ACT_D_dp];   /* [M], may be missing */
+    const op_act_d a = op_act_d_of(c->o, c->in, c->out);
     for (int64_t i = begin; i < end; i++) {
-        const float *da = (const float *)c->in[IN_ACT_D_da] + i * f;   /* [F] */
-        const float *u = (const float *)c->in[IN_ACT_D_u] + 2 * i * f; /* [2F] */
-        float *du = (float *)c->out[OUT_ACT_D_du] + 2 * i * f;         /* [2F] */
-        const act_row r = {da, u, u + f, du, du + f, p ? p[i] : 1, f};
+        const float *da = a.da + i * a.F;   /* [F] */
+        const float *u = a.u + 2 * i * a.F; /* [2F] */
+        float *du = a.du + 2 * i * a.F;     /* [2F] */
+        const act_row r = {da, u, u + a.F, du, du + a.F, a.p ? a.p[i] : 1, a.F};
         const float sum = c->o->flags & CLAMPED ? act_d_row_clamped(&r) : act_d_row(&r);
-        if (dp) dp[i] = sum;
+        if (a.dp) a.dp[i] = sum;
     }
 }
 
 static void fast_act_d(const op *o, void *const *in, void *const *out)
 {
-    share_rows(act_d_span, &(call){o, in, out}, o->dim[DIM_ACT_D_M], 4 * o->dim[DIM_ACT_D_F]);
+    const op_act_d a = op_act_d_of(o, in, out);
+    share_rows(act_d_span, &(call){o, in, out}, a.M, 4 * a.F);
 }
 
 kernel_rows fast_dense_maps(void)

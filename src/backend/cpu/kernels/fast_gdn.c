@@ -8,17 +8,18 @@
 
 #include "backend/cpu/kernels/fast_gdn_conv.h"
 #include "backend/cpu/kernels/rows.h"
+#include "op/op_operands.h"
 
 /* ---- sections: in[T][C + Z + 2 NV] */
 
 static void split(const op *o, void *const *in, void *const *out)
 {
-    const int64_t sizes[] = {o->dim[DIM_GDN_SPLIT_C], o->dim[DIM_GDN_SPLIT_Z],
-                             o->dim[DIM_GDN_SPLIT_NV], o->dim[DIM_GDN_SPLIT_NV]};
+    const op_gdn_split a = op_gdn_split_of(o, in, out);
+    const int64_t sizes[] = {a.C, a.Z, a.NV, a.NV};
     const int64_t row = sizes[0] + sizes[1] + 2 * sizes[2];
 #pragma omp parallel for
-    for (int64_t t = 0; t < o->dim[DIM_GDN_SPLIT_T]; t++) {
-        const float *from = (const float *)in[IN_GDN_SPLIT_in] + t * row; /* [C + Z + NV + NV] */
+    for (int64_t t = 0; t < a.T; t++) {
+        const float *from = a.in + t * row; /* [C + Z + NV + NV] */
         for (int i = 0; i < 4; from += sizes[i], i++)
             memcpy((float *)out[i] + t * sizes[i], from, sizeof *from * (size_t)sizes[i]);
     }
@@ -26,12 +27,12 @@ static void split(const op *o, void *const *in, void *const *out)
 
 static void join(const op *o, void *const *in, void *const *out)
 {
-    const int64_t sizes[] = {o->dim[DIM_GDN_JOIN_C], o->dim[DIM_GDN_JOIN_Z],
-                             o->dim[DIM_GDN_JOIN_NV], o->dim[DIM_GDN_JOIN_NV]};
+    const op_gdn_join a = op_gdn_join_of(o, in, out);
+    const int64_t sizes[] = {a.C, a.Z, a.NV, a.NV};
     const int64_t row = sizes[0] + sizes[1] + 2 * sizes[2];
 #pragma omp parallel for
-    for (int64_t t = 0; t < o->dim[DIM_GDN_JOIN_T]; t++) {
-        float *to = (float *)out[OUT_GDN_JOIN_din] + t * row; /* [C + Z + NV + NV] */
+    for (int64_t t = 0; t < a.T; t++) {
+        float *to = a.din + t * row; /* [C + Z + NV + NV] */
         for (int i = 0; i < 4; to += sizes[i], i++)
             memcpy(to, (const float *)in[i] + t * sizes[i], sizeof *to * (size_t)sizes[i]);
     }
@@ -51,51 +52,42 @@ static double softplus(double x)
 
 static void gates(const op *o, void *const *in, void *const *out)
 {
-    const int64_t n = o->dim[DIM_GDN_GATES_NV];
-    const float *b = in[IN_GDN_GATES_b], *a = in[IN_GDN_GATES_a];                     /* [T][NV] */
-    const float *a_log = in[IN_GDN_GATES_a_log], *dt_bias = in[IN_GDN_GATES_dt_bias]; /* [NV] */
-    float *beta = out[OUT_GDN_GATES_beta], *g = out[OUT_GDN_GATES_g];                 /* [T][NV] */
+    const op_gdn_gates args = op_gdn_gates_of(o, in, out);
 #pragma omp parallel for
-    for (int64_t i = 0; i < o->dim[DIM_GDN_GATES_T] * n; i++) {
-        const double x = (double)a[i] + (double)dt_bias[i % n];
-        beta[i] = (float)sigmoid((double)b[i]);
-        g[i] = (float)(-exp((double)a_log[i % n]) * softplus(x));
+    for (int64_t i = 0; i < args.T * args.NV; i++) {
+        const double x = (double)args.a[i] + (double)args.dt_bias[i % args.NV];
+        args.beta[i] = (float)sigmoid((double)args.b[i]);
+        args.g[i] = (float)(-exp((double)args.a_log[i % args.NV]) * softplus(x));
     }
 }
 
 static void gates_d(const op *o, void *const *in, void *const *out)
 {
-    const int64_t n = o->dim[DIM_GDN_GATES_D_NV];
-    const float *dbeta = in[IN_GDN_GATES_D_dbeta], *dg = in[IN_GDN_GATES_D_dg],
-                *b = in[IN_GDN_GATES_D_b], *a = in[IN_GDN_GATES_D_a]; /* [T][NV] */
-    const float *a_log = in[IN_GDN_GATES_D_a_log], *dt_bias = in[IN_GDN_GATES_D_dt_bias]; /* [NV] */
-    float *db = out[OUT_GDN_GATES_D_db], *da = out[OUT_GDN_GATES_D_da]; /* [T][NV] */
+    const op_gdn_gates_d args = op_gdn_gates_d_of(o, in, out);
 #pragma omp parallel for
-    for (int64_t i = 0; i < o->dim[DIM_GDN_GATES_D_T] * n; i++) {
-        const double beta = sigmoid((double)b[i]), x = (double)a[i] + (double)dt_bias[i % n];
-        db[i] = (float)((double)dbeta[i] * beta * (1 - beta));
-        da[i] = (float)(-(double)dg[i] * exp((double)a_log[i % n]) * sigmoid(x));
+    for (int64_t i = 0; i < args.T * args.NV; i++) {
+        const double beta = sigmoid((double)args.b[i]),
+                     x = (double)args.a[i] + (double)args.dt_bias[i % args.NV];
+        args.db[i] = (float)((double)args.dbeta[i] * beta * (1 - beta));
+        args.da[i] =
+            (float)(-(double)args.dg[i] * exp((double)args.a_log[i % args.NV]) * sigmoid(x));
     }
 }
 
 static void gates_w(const op *o, void *const *in, void *const *out)
 {
-    const int64_t n = o->dim[DIM_GDN_GATES_W_NV];
-    const float *dg = in[IN_GDN_GATES_W_dg], *a = in[IN_GDN_GATES_W_a]; /* [T][NV] */
-    const float *a_log = in[IN_GDN_GATES_W_a_log], *dt_bias = in[IN_GDN_GATES_W_dt_bias]; /* [NV] */
-    float *da_log = out[OUT_GDN_GATES_W_da_log],
-          *ddt_bias = out[OUT_GDN_GATES_W_ddt_bias]; /* [NV] */
+    const op_gdn_gates_w args = op_gdn_gates_w_of(o, in, out);
 #pragma omp parallel for
-    for (int64_t h = 0; h < n; h++) {
-        const double by = -exp((double)a_log[h]);
+    for (int64_t h = 0; h < args.NV; h++) {
+        const double by = -exp((double)args.a_log[h]);
         double log_sum = 0, bias_sum = 0;
-        for (int64_t i = h; i < o->dim[DIM_GDN_GATES_W_T] * n; i += n) {
-            const double x = (double)a[i] + (double)dt_bias[h];
-            log_sum += by * (double)dg[i] * softplus(x);
-            bias_sum += by * (double)dg[i] * sigmoid(x);
+        for (int64_t i = h; i < args.T * args.NV; i += args.NV) {
+            const double x = (double)args.a[i] + (double)args.dt_bias[h];
+            log_sum += by * (double)args.dg[i] * softplus(x);
+            bias_sum += by * (double)args.dg[i] * sigmoid(x);
         }
-        da_log[h] = (float)((double)da_log[h] + log_sum);
-        ddt_bias[h] = (float)((double)ddt_bias[h] + bias_sum);
+        args.da_log[h] = (float)((double)args.da_log[h] + log_sum);
+        args.ddt_bias[h] = (float)((double)args.ddt_bias[h] + bias_sum);
     }
 }
 
@@ -108,43 +100,37 @@ static float shift(const op *o)
 
 static void gated_norm(const op *o, void *const *in, void *const *out)
 {
+    const op_gated_norm a = op_gated_norm_of(o, in, out);
     const lanes *use = lanes_best();
-    const int64_t h = o->dim[DIM_GATED_NORM_H];
-    const float *w = in[IN_GATED_NORM_w], one = shift(o); /* [H] */
-    float *rstd = out[OUT_GATED_NORM_rstd];               /* [M] */
+    const float one = shift(o); /* [H] */
 #pragma omp parallel for
-    for (int64_t m = 0; m < o->dim[DIM_GATED_NORM_M]; m++) {
-        const float *x = (const float *)in[IN_GATED_NORM_x] + m * h,
-                    *z = (const float *)in[IN_GATED_NORM_z] + m * h; /* [H] */
-        float *y = (float *)out[OUT_GATED_NORM_y] + m * h;           /* [H] */
-        rstd[m] =
-            (float)(1 / sqrt((double)use->dot(x, x, h) / (double)h + o->real[REAL_GATED_NORM_eps]));
-        use->silu(y, z, h);
-        for (int64_t i = 0; i < h; i++) y[i] *= x[i] * rstd[m] * (one + w[i]);
+    for (int64_t m = 0; m < a.M; m++) {
+        const float *x = a.x + m * a.H, *z = a.z + m * a.H; /* [H] */
+        float *y = a.y + m * a.H;                           /* [H] */
+        a.rstd[m] = (float)(1 / sqrt((double)use->dot(x, x, a.H) / (double)a.H + a.eps));
+        use->silu(y, z, a.H);
+        for (int64_t i = 0; i < a.H; i++) y[i] *= x[i] * a.rstd[m] * (one + a.w[i]);
     }
 }
 
 static void gated_norm_d(const op *o, void *const *in, void *const *out)
 {
+    const op_gated_norm_d a = op_gated_norm_d_of(o, in, out);
     const lanes *use = lanes_best();
-    const int64_t h = o->dim[DIM_GATED_NORM_D_H];
-    const float *w = in[IN_GATED_NORM_D_w], one = shift(o); /* [H] */
-    const float *rstd = in[IN_GATED_NORM_D_rstd];           /* [M] */
+    const float one = shift(o); /* [H] */
 #pragma omp parallel for
-    for (int64_t m = 0; m < o->dim[DIM_GATED_NORM_D_M]; m++) {
-        const float *dy = (const float *)in[IN_GATED_NORM_D_dy] + m * h,
-                    *x = (const float *)in[IN_GATED_NORM_D_x] + m * h;              /* [H] */
-        const float *z = (const float *)in[IN_GATED_NORM_D_z] + m * h, r = rstd[m]; /* [H] */
-        float *dx = (float *)out[OUT_GATED_NORM_D_dx] + m * h,
-              *dz = (float *)out[OUT_GATED_NORM_D_dz] + m * h; /* [H] */
-        use->silu(dx, z, h);
-        use->silu_d(dz, dy, z, h);
-        for (int64_t i = 0; i < h; i++) {
-            dz[i] *= (one + w[i]) * x[i] * r;
-            dx[i] *= (one + w[i]) * dy[i];
+    for (int64_t m = 0; m < a.M; m++) {
+        const float *dy = a.dy + m * a.H, *x = a.x + m * a.H; /* [H] */
+        const float *z = a.z + m * a.H, r = a.rstd[m];        /* [H] */
+        float *dx = a.dx + m * a.H, *dz = a.dz + m * a.H;     /* [H] */
+        use->silu(dx, z, a.H);
+        use->silu_d(dz, dy, z, a.H);
+        for (int64_t i = 0; i < a.H; i++) {
+            dz[i] *= (one + a.w[i]) * x[i] * r;
+            dx[i] *= (one + a.w[i]) * dy[i];
         }
-        const float along = use->dot(dx, x, h) * r * r / (float)h;
-        for (int64_t i = 0; i < h; i++) dx[i] = r * (dx[i] - x[i] * along);
+        const float along = use->dot(dx, x, a.H) * r * r / (float)a.H;
+        for (int64_t i = 0; i < a.H; i++) dx[i] = r * (dx[i] - x[i] * along);
     }
 }
 
@@ -170,19 +156,18 @@ static void norm_part(const op *o, void *const *in, const int64_t rows[2], int64
 
 static void gated_norm_w(const op *o, void *const *in, void *const *out)
 {
-    float *dw = out[OUT_GATED_NORM_W_dw]; /* [H] */
-    for (int64_t at = 0; at < o->dim[DIM_GATED_NORM_W_H]; at += COLUMNS) {
+    const op_gated_norm_w a = op_gated_norm_w_of(o, in, out);
+    for (int64_t at = 0; at < a.H; at += COLUMNS) {
         double sums[PARTS][COLUMNS];
 #pragma omp parallel for
         for (int64_t part = 0; part < PARTS; part++) {
-            const int64_t m = o->dim[DIM_GATED_NORM_W_M],
-                          rows[] = {m * part / PARTS, m * (part + 1) / PARTS};
+            const int64_t rows[] = {a.M * part / PARTS, a.M * (part + 1) / PARTS};
             norm_part(o, in, rows, at, sums[part]);
         }
-        for (int64_t i = 0; i < COLUMNS && at + i < o->dim[DIM_GATED_NORM_W_H]; i++) {
-            double sum = (double)dw[at + i];
+        for (int64_t i = 0; i < COLUMNS && at + i < a.H; i++) {
+            double sum = (double)a.dw[at + i];
             for (int64_t part = 0; part < PARTS; part++) sum += sums[part][i];
-            dw[at + i] = (float)sum;
+            a.dw[at + i] = (float)sum;
         }
     }
 }

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "backend/cpu/kernels/fast_attention_lanes.h"
+#include "op/op_operands.h"
 
 enum { TOKENS = 128, CHANNELS = 64, TAPS_MAX = 8 };
 
@@ -99,8 +100,8 @@ static void sum_taps(const conv *v, const tile *e, int64_t token, float *sum)
 
 void fast_conv(const op *o, void *const *in, void *const *out)
 {
-    const conv v = conv_of(o, in[IN_CONV_x], in[IN_CONV_w]);
-    float *y = out[OUT_CONV_y]; /* [B*S][C] */
+    const op_conv a = op_conv_of(o, in, out);
+    const conv v = conv_of(o, a.x, a.w);
 #pragma omp parallel for
     for (int64_t i = 0; i < n_tiles(&v); i++) {
         tile e;
@@ -108,7 +109,7 @@ void fast_conv(const op *o, void *const *in, void *const *out)
         for (int64_t t = e.token; t < e.token + e.n_tokens; t++) {
             float sum[CHANNELS];
             sum_taps(&v, &e, t, sum);
-            v.use->silu(y + place(&v, &e, t), sum, e.n_channels);
+            v.use->silu(a.y + place(&v, &e, t), sum, e.n_channels);
         }
     }
 }
@@ -139,13 +140,14 @@ static void back_tile(const conv *v, const tile *e, float *dx /* [B*S][C] */)
 
 void fast_conv_d(const op *o, void *const *in, void *const *out)
 {
-    conv v = conv_of(o, in[IN_CONV_D_x], in[IN_CONV_D_w]);
-    v.dy = in[IN_CONV_D_dy];
+    const op_conv_d a = op_conv_d_of(o, in, out);
+    conv v = conv_of(o, a.x, a.w);
+    v.dy = a.dy;
 #pragma omp parallel for
     for (int64_t i = 0; i < n_tiles(&v); i++) {
         tile e;
         tile_at(&v, &e, i);
-        back_tile(&v, &e, out[OUT_CONV_D_dx]);
+        back_tile(&v, &e, a.dx);
     }
 }
 
@@ -168,9 +170,9 @@ static void add_weights(const conv *v, const tile *e, double sums[TAPS_MAX][CHAN
 
 void fast_conv_w(const op *o, void *const *in, void *const *out)
 {
-    conv v = conv_of(o, in[IN_CONV_W_x], in[IN_CONV_W_w]);
-    v.dy = in[IN_CONV_W_dy];
-    float *dw = out[OUT_CONV_W_dw]; /* [C][TAPS] */
+    const op_conv_w a = op_conv_w_of(o, in, out);
+    conv v = conv_of(o, a.x, a.w);
+    v.dy = a.dy;
 #pragma omp parallel for
     for (int64_t i = 0; i < n_parts(v.c, CHANNELS); i++) { /* I2 */
         double sums[TAPS_MAX][CHANNELS] = {{0}};
@@ -183,6 +185,6 @@ void fast_conv_w(const op *o, void *const *in, void *const *out)
             }
         for (int64_t c = 0; c < e.n_channels; c++)
             for (int64_t k = 0; k < v.taps; k++)
-                dw[(e.channel + c) * v.taps + k] += (float)sums[k][c];
+                a.dw[(e.channel + c) * v.taps + k] += (float)sums[k][c];
     }
 }

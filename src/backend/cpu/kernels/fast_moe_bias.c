@@ -5,23 +5,19 @@
 #include "backend/cpu/kernels/fast_moe.h"
 
 #include "backend/cpu/kernels/plain_moe.h"
+#include "op/op_operands.h"
 
 static void fast_grouped_bias(const op *o, void *const *in, void *const *out)
 {
-    const float *b = in[IN_GROUPED_BIAS_b];               /* [E][N] */
-    const float *p = in[IN_GROUPED_BIAS_p];               /* [ROOM] or none */
-    const int32_t *offsets = in[IN_GROUPED_BIAS_offsets]; /* [E+1] */
-    float *y = out[OUT_GROUPED_BIAS_y];                   /* [ROOM][N] */
-    int64_t room = o->dim[DIM_GROUPED_BIAS_ROOM], E = o->dim[DIM_GROUPED_BIAS_E],
-            N = o->dim[DIM_GROUPED_BIAS_N];
-    int64_t e = 0, n_rows = offsets[E] < room ? offsets[E] : room;
+    const op_grouped_bias a = op_grouped_bias_of(o, in, out);
+    int64_t e = 0, n_rows = a.offsets[a.E] < a.ROOM ? a.offsets[a.E] : a.ROOM;
 #pragma omp parallel for schedule(static) firstprivate(e)
     for (int64_t r = 0; r < n_rows; r++) {
-        while (offsets[e + 1] <= r) e++;        /* a thread's rows ascend */
-        const float *restrict from = b + e * N; /* [N] */
-        float *restrict to = y + r * N;         /* [N] */
-        float weight = (p ? p[r] : 1) * (float)o->real[REAL_GROUPED_BIAS_scale];
-        for (int64_t n = 0; n < N; n++) to[n] += from[n] * weight;
+        while (a.offsets[e + 1] <= r) e++;          /* a thread's rows ascend */
+        const float *restrict from = a.b + e * a.N; /* [N] */
+        float *restrict to = a.y + r * a.N;         /* [N] */
+        float weight = (a.p ? a.p[r] : 1) * (float)a.scale;
+        for (int64_t n = 0; n < a.N; n++) to[n] += from[n] * weight;
     }
 }
 
@@ -50,17 +46,13 @@ static void add_columns(const float *dy, const float *p, span s, int64_t N, int6
 
 static void fast_grouped_bias_w(const op *o, void *const *in, void *const *out)
 {
-    const float *dy = in[IN_GROUPED_BIAS_W_dy];             /* [ROOM][N] */
-    const float *p = in[IN_GROUPED_BIAS_W_p];               /* [ROOM] or none */
-    const int32_t *offsets = in[IN_GROUPED_BIAS_W_offsets]; /* [E+1] */
-    float *db = out[OUT_GROUPED_BIAS_W_db];                 /* [E][N] */
-    int64_t room = o->dim[DIM_GROUPED_BIAS_W_ROOM], E = o->dim[DIM_GROUPED_BIAS_W_E],
-            N = o->dim[DIM_GROUPED_BIAS_W_N];
+    const op_grouped_bias_w a = op_grouped_bias_w_of(o, in, out);
 #pragma omp parallel for collapse(2) schedule(dynamic)
-    for (int64_t e = 0; e < E; e++)
-        for (int64_t c = 0; c < N; c += COLUMNS) {
-            int64_t n = N - c < COLUMNS ? N - c : COLUMNS;
-            add_columns(dy + c, p, expert_rows(offsets, e, room), N, n, db + e * N + c);
+    for (int64_t e = 0; e < a.E; e++)
+        for (int64_t c = 0; c < a.N; c += COLUMNS) {
+            int64_t n = a.N - c < COLUMNS ? a.N - c : COLUMNS;
+            add_columns(a.dy + c, a.p, expert_rows(a.offsets, e, a.ROOM), a.N, n,
+                        a.db + e * a.N + c);
         }
 }
 
@@ -80,17 +72,12 @@ static float dot(const float *restrict a /* [n] */, const float *restrict b /* [
 
 static void fast_grouped_bias_p(const op *o, void *const *in, void *const *out)
 {
-    const float *dy = in[IN_GROUPED_BIAS_P_dy];             /* [ROOM][N] */
-    const float *b = in[IN_GROUPED_BIAS_P_b];               /* [E][N] */
-    const int32_t *offsets = in[IN_GROUPED_BIAS_P_offsets]; /* [E+1] */
-    float *dp = out[OUT_GROUPED_BIAS_P_dp];                 /* [ROOM] */
-    int64_t room = o->dim[DIM_GROUPED_BIAS_P_ROOM], E = o->dim[DIM_GROUPED_BIAS_P_E],
-            N = o->dim[DIM_GROUPED_BIAS_P_N];
-    int64_t e = 0, n_rows = offsets[E] < room ? offsets[E] : room;
+    const op_grouped_bias_p a = op_grouped_bias_p_of(o, in, out);
+    int64_t e = 0, n_rows = a.offsets[a.E] < a.ROOM ? a.offsets[a.E] : a.ROOM;
 #pragma omp parallel for schedule(static) firstprivate(e)
     for (int64_t r = 0; r < n_rows; r++) {
-        while (offsets[e + 1] <= r) e++; /* a thread's rows ascend */
-        dp[r] += (float)o->real[REAL_GROUPED_BIAS_P_scale] * dot(dy + r * N, b + e * N, N);
+        while (a.offsets[e + 1] <= r) e++; /* a thread's rows ascend */
+        a.dp[r] += (float)a.scale * dot(a.dy + r * a.N, a.b + e * a.N, a.N);
     }
 }
 

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "backend/cpu/kernels/plain_moe.h"
+#include "op/op_operands.h"
 
 /* Weights are not negative, and the bits of such floats are ordered as they are. */
 static uint32_t key_of(float weight)
@@ -38,23 +39,20 @@ static void find_thresholds(const op *o, const float *probs, const int32_t *ids,
 
 static void fast_drop(const op *o, void *const *in, void *const *out)
 {
-    const float *probs = in[IN_DROP_probs]; /* [T][K] */
-    const int32_t *ids = in[IN_DROP_ids];   /* [T][K] */
-    float *keep = out[OUT_DROP_keep];       /* [T][K] */
-    int64_t n = o->dim[DIM_DROP_T] * o->dim[DIM_DROP_K], E = o->dim[DIM_DROP_E],
-            capacity = o->dim[DIM_DROP_CAPACITY];
-    bool by_position = o->dim[DIM_DROP_POSITION] == 1;
+    const op_drop a = op_drop_of(o, in, out);
+    int64_t n = a.T * a.K;
+    bool by_position = a.POSITION == 1;
     uint32_t thresholds[EXPERTS_MAX]; /* [E] */
     int64_t left[EXPERTS_MAX];        /* [E]: room for weights that equal the threshold */
-    if (!by_position) find_thresholds(o, probs, ids, thresholds);
-    for (int64_t e = 0; e < E; e++) left[e] = capacity;
+    if (!by_position) find_thresholds(o, a.probs, a.ids, thresholds);
+    for (int64_t e = 0; e < a.E; e++) left[e] = a.CAPACITY;
     for (int64_t i = 0; i < n && !by_position; i++)
-        left[ids[i]] -= key_of(probs[i]) > thresholds[ids[i]];
+        left[a.ids[i]] -= key_of(a.probs[i]) > thresholds[a.ids[i]];
     for (int64_t i = 0; i < n; i++) {
-        int32_t e = ids[i];
-        bool sure = !by_position && key_of(probs[i]) > thresholds[e];
-        bool equal = by_position || key_of(probs[i]) == thresholds[e];
-        keep[i] = sure || (equal && left[e]-- > 0);
+        int32_t e = a.ids[i];
+        bool sure = !by_position && key_of(a.probs[i]) > thresholds[e];
+        bool equal = by_position || key_of(a.probs[i]) == thresholds[e];
+        a.keep[i] = sure || (equal && left[e]-- > 0);
     }
 }
 
@@ -90,19 +88,14 @@ static void zero_gaps(const op *o, const int32_t *rows, float *xp, float *pp)
 
 static void fast_permute(const op *o, void *const *in, void *const *out)
 {
-    const float *x = in[IN_PERMUTE_x];         /* [T][H] */
-    const float *probs = in[IN_PERMUTE_probs]; /* [T][K] or none */
-    const int32_t *rows = in[IN_PERMUTE_rows]; /* [T][K] */
-    float *xp = out[OUT_PERMUTE_xp];           /* [ROOM][H] */
-    float *pp = out[OUT_PERMUTE_pp];           /* [ROOM] or none */
-    int64_t T = o->dim[DIM_PERMUTE_T], K = o->dim[DIM_PERMUTE_K], H = o->dim[DIM_PERMUTE_H];
-    zero_gaps(o, rows, xp, pp);
+    const op_permute a = op_permute_of(o, in, out);
+    zero_gaps(o, a.rows, a.xp, a.pp);
 #pragma omp parallel for schedule(static)
-    for (int64_t t = 0; t < T; t++)
-        for (int64_t i = t * K; i < (t + 1) * K; i++) {
-            if (rows[i] < 0) continue;
-            memcpy(xp + rows[i] * H, x + t * H, (size_t)H * sizeof *xp);
-            if (pp) pp[rows[i]] = probs[i];
+    for (int64_t t = 0; t < a.T; t++)
+        for (int64_t i = t * a.K; i < (t + 1) * a.K; i++) {
+            if (a.rows[i] < 0) continue;
+            memcpy(a.xp + a.rows[i] * a.H, a.x + t * a.H, (size_t)a.H * sizeof *a.xp);
+            if (a.pp) a.pp[a.rows[i]] = a.probs[i];
         }
 }
 
@@ -133,47 +126,36 @@ static void sum_token(const op *o, const float *yp, const int32_t *rows /* [K] *
 
 static void fast_unpermute(const op *o, void *const *in, void *const *out)
 {
-    const float *yp = in[IN_UNPERMUTE_yp];       /* [ROOM][H] */
-    const int32_t *rows = in[IN_UNPERMUTE_rows]; /* [T][K] */
-    float *y = out[OUT_UNPERMUTE_y];             /* [T][H] */
-    int64_t T = o->dim[DIM_UNPERMUTE_T], K = o->dim[DIM_UNPERMUTE_K], H = o->dim[DIM_UNPERMUTE_H];
+    const op_unpermute a = op_unpermute_of(o, in, out);
 #pragma omp parallel for schedule(static)
-    for (int64_t t = 0; t < T; t++) sum_token(o, yp, rows + t * K, y + t * H);
+    for (int64_t t = 0; t < a.T; t++) sum_token(o, a.yp, a.rows + t * a.K, a.y + t * a.H);
 }
 
 static void fast_permute_d(const op *o, void *const *in, void *const *out)
 {
-    const float *dpp = in[IN_PERMUTE_D_dpp];     /* [ROOM] or none */
-    const int32_t *rows = in[IN_PERMUTE_D_rows]; /* [T][K] */
-    float *dprobs = out[OUT_PERMUTE_D_dprobs];   /* [T][K] or none */
+    const op_permute_d a = op_permute_d_of(o, in, out);
     void *sums[] = {in[IN_PERMUTE_D_dxp], in[IN_PERMUTE_D_rows]};
     fast_unpermute(o, sums, out);
-    for (int64_t i = 0; dprobs && i < o->dim[DIM_PERMUTE_D_T] * o->dim[DIM_PERMUTE_D_K]; i++)
-        dprobs[i] = rows[i] < 0 ? 0 : dpp[rows[i]];
+    for (int64_t i = 0; a.dprobs && i < a.T * a.K; i++)
+        a.dprobs[i] = a.rows[i] < 0 ? 0 : a.dpp[a.rows[i]];
 }
 
 /* Where experts are not aligned filled rows are the first ones. */
 static void fast_flex_place(const op *o, void *const *in, void *const *out)
 {
-    const float *x = in[IN_FLEX_PLACE_x];                /* [T][H] */
-    const float *meta = in[IN_FLEX_PLACE_meta];          /* [T][2K] */
-    float *xp = out[OUT_FLEX_PLACE_xp];                  /* [ROOM][H] */
-    float *pp = out[OUT_FLEX_PLACE_pp];                  /* [ROOM] */
-    const int32_t *rows = out[OUT_FLEX_PLACE_rows];      /* [T][K] */
-    const int32_t *starts = out[OUT_FLEX_PLACE_offsets]; /* [E+1] */
-    int64_t T = o->dim[DIM_FLEX_PLACE_T], K = o->dim[DIM_FLEX_PLACE_K],
-            H = o->dim[DIM_FLEX_PLACE_H], room = o->dim[DIM_FLEX_PLACE_ROOM], end;
+    const op_flex_place a = op_flex_place_of(o, in, out);
+    int64_t end;
     flex_sort(o, in, out);
-    end = o->dim[DIM_FLEX_PLACE_ALIGN] > 1 ? 0 : starts[o->dim[DIM_FLEX_PLACE_E]];
-    memset(xp + end * H, 0, (size_t)((room - end) * H) * sizeof *xp);
-    memset(pp + end, 0, (size_t)(room - end) * sizeof *pp);
+    end = a.ALIGN > 1 ? 0 : a.offsets[a.E];
+    memset(a.xp + end * a.H, 0, (size_t)((a.ROOM - end) * a.H) * sizeof *a.xp);
+    memset(a.pp + end, 0, (size_t)(a.ROOM - end) * sizeof *a.pp);
 #pragma omp parallel for schedule(static)
-    for (int64_t t = 0; t < T; t++)
-        for (int64_t k = 0; k < K; k++) {
-            int64_t row = rows[t * K + k];
+    for (int64_t t = 0; t < a.T; t++)
+        for (int64_t k = 0; k < a.K; k++) {
+            int64_t row = a.rows[t * a.K + k];
             if (row < 0) continue;
-            memcpy(xp + row * H, x + t * H, (size_t)H * sizeof *xp); /* P1 */
-            pp[row] = meta[t * 2 * K + K + k];
+            memcpy(a.xp + row * a.H, a.x + t * a.H, (size_t)a.H * sizeof *a.xp); /* P1 */
+            a.pp[row] = a.meta[t * 2 * a.K + a.K + k];
         }
 }
 

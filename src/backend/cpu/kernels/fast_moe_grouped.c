@@ -12,6 +12,7 @@
 #include "base/maths.h"
 #include "backend/cpu/kernels/blas.h"
 #include "backend/cpu/kernels/plain_moe.h"
+#include "op/op_operands.h"
 
 typedef struct grouped {
     const op *o;
@@ -129,16 +130,16 @@ static void zero_tail(const op *o, const int32_t *offsets, float *y, int64_t n)
 
 static void fast_grouped(const op *o, void *const *in, void *const *out)
 {
-    run_grouped(&(grouped){o, in[IN_GROUPED_x], in[IN_GROUPED_w], in[IN_GROUPED_offsets],
-                           out[OUT_GROUPED_y]});
-    zero_tail(o, in[IN_GROUPED_offsets], out[OUT_GROUPED_y], o->dim[DIM_GROUPED_N]);
+    const op_grouped a = op_grouped_of(o, in, out);
+    run_grouped(&(grouped){o, a.x, a.w, a.offsets, a.y});
+    zero_tail(o, a.offsets, a.y, a.N);
 }
 
 static void fast_grouped_d(const op *o, void *const *in, void *const *out)
 {
-    run_grouped(&(grouped){o, in[IN_GROUPED_D_dy], in[IN_GROUPED_D_w], in[IN_GROUPED_D_offsets],
-                           out[OUT_GROUPED_D_dx]});
-    zero_tail(o, in[IN_GROUPED_D_offsets], out[OUT_GROUPED_D_dx], o->dim[DIM_GROUPED_D_K]);
+    const op_grouped_d a = op_grouped_d_of(o, in, out);
+    run_grouped(&(grouped){o, a.dy, a.w, a.offsets, a.dx});
+    zero_tail(o, a.offsets, a.dx, a.K);
 }
 
 /* Experts without rows have no tile (T3). */
@@ -154,9 +155,9 @@ static void zero_idle(const op *o, const int32_t *offsets, float *dw)
 
 static void fast_grouped_w(const op *o, void *const *in, void *const *out)
 {
-    if (o->flags & OVERWRITE) zero_idle(o, in[IN_GROUPED_W_offsets], out[OUT_GROUPED_W_dw]);
-    run_grouped(&(grouped){o, in[IN_GROUPED_W_dy], in[IN_GROUPED_W_x], in[IN_GROUPED_W_offsets],
-                           out[OUT_GROUPED_W_dw]});
+    const op_grouped_w a = op_grouped_w_of(o, in, out);
+    if (o->flags & OVERWRITE) zero_idle(o, a.offsets, a.dw);
+    run_grouped(&(grouped){o, a.dy, a.x, a.offsets, a.dw});
 }
 
 static bool has_blas(const op *o, const op_types *t)

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "backend/cpu/kernels/plain_moe.h"
+#include "op/op_operands.h"
 
 enum { PARTS = 256 };
 
@@ -25,14 +26,16 @@ static double sum_of_parts(const double *parts /* [PARTS] */)
 
 static void fast_router(const op *o, void *const *in, void *const *out)
 {
-    span all = {0, o->dim[DIM_ROUTER_T]};
+    const op_router a = op_router_of(o, in, out);
+    span all = {0, a.T};
 #pragma omp parallel for schedule(static)
     for (int i = 0; i < PARTS; i++) router_span(o, in, out, part_of(all, i));
 }
 
 static void fast_router_d(const op *o, void *const *in, void *const *out)
 {
-    span all = {0, o->dim[DIM_ROUTER_D_T]};
+    const op_router_d a = op_router_d_of(o, in, out);
+    span all = {0, a.T};
 #pragma omp parallel for schedule(static)
     for (int i = 0; i < PARTS; i++) router_d_span(o, in, out, part_of(all, i));
 }
@@ -72,8 +75,8 @@ static double balance_tokens(const op *o, aux_pass a, span s)
 
 static void fast_aux_loss(const op *o, void *const *in, void *const *out)
 {
-    const float *counts = in[IN_AUX_LOSS_counts]; /* [samples][E], [E] or none */
-    float *loss = out[OUT_AUX_LOSS_loss];         /* [1] */
+    const op_aux_loss args = op_aux_loss_of(o, in, out);
+    const float *counts = args.counts; /* [samples][E], [E] or none */
     aux_pass a = aux_local_pass(o, in, out);
     samples l = aux_samples(o);
     double total = 0;
@@ -81,39 +84,39 @@ static void fast_aux_loss(const op *o, void *const *in, void *const *out)
         a.counts = counts ? counts + sample_number(&l, s) * a.E : NULL;
         total += counts ? push_tokens(&a, s) : balance_tokens(o, a, s);
     }
-    if (l.T > 0 && !(o->flags & REPLAY)) loss[0] += (float)(a.scale * total);
+    if (l.T > 0 && !(o->flags & REPLAY)) args.loss[0] += (float)(a.scale * total);
 }
 
 static void fast_aux_count(const op *o, void *const *in, void *const *out)
 {
-    int64_t E = o->dim[DIM_AUX_COUNT_E];
+    const op_aux_count a = op_aux_count_of(o, in, out);
     samples l = aux_samples(o);
     for (span s = {0, 0}; next_sample(&l, &s);) {
-        float *counts = (float *)out[OUT_AUX_COUNT_counts] + sample_number(&l, s) * E; /* [E] */
+        float *counts = a.counts + sample_number(&l, s) * a.E; /* [E] */
         int32_t found[EXPERTS_MAX];
-        count_tokens(o, in[IN_AUX_COUNT_logits], s, E, found);
-        for (int64_t e = 0; e < E; e++) counts[e] += (float)found[e];
+        count_tokens(o, a.logits, s, a.E, found);
+        for (int64_t e = 0; e < a.E; e++) counts[e] += (float)found[e];
     }
 }
 
 static void fast_aux_global(const op *o, void *const *in, void *const *out)
 {
-    float *loss = out[OUT_AUX_GLOBAL_loss]; /* [1] */
+    const op_aux_global args = op_aux_global_of(o, in, out);
     aux_pass a = aux_global_pass(o, in, out);
-    double total = push_tokens(&a, (span){0, o->dim[DIM_AUX_GLOBAL_T]});
-    if (!(o->flags & REPLAY)) loss[0] += (float)(a.scale * total);
+    double total = push_tokens(&a, (span){0, args.T});
+    if (!(o->flags & REPLAY)) args.loss[0] += (float)(a.scale * total);
 }
 
 static void fast_z_loss(const op *o, void *const *in, void *const *out)
 {
-    float *loss = out[OUT_Z_LOSS_loss]; /* [1] */
-    span all = {0, o->dim[DIM_Z_LOSS_T]};
+    const op_z_loss a = op_z_loss_of(o, in, out);
+    span all = {0, a.T};
     double parts[PARTS];
     if (all.end == 0) return;
 #pragma omp parallel for schedule(static)
     for (int i = 0; i < PARTS; i++) parts[i] = z_loss_span(o, in, out, part_of(all, i));
     double mean = sum_of_parts(parts) / (double)all.end;
-    if (!(o->flags & REPLAY)) loss[0] += (float)(o->real[REAL_Z_LOSS_coefficient] * mean);
+    if (!(o->flags & REPLAY)) a.loss[0] += (float)(a.coefficient * mean);
 }
 
 kernel_rows fast_moe_router(void)

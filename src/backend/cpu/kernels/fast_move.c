@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "backend/cpu/kernels/fast_dense.h"
+#include "op/op_operands.h"
 
 /* The loops outside of a run, the outermost first. */
 typedef struct plan {
@@ -109,8 +110,9 @@ static void long_run(const plan *p, int64_t r, int64_t piece)
 
 static void move(const op *o, void *const *in, void *const *out)
 {
+    const op_move a = op_move_of(o, in, out);
     enum { PIECE = 1 << 14, FEW = 16 };
-    const plan p = plan_of(o, in[IN_MOVE_x], out[OUT_MOVE_y]);
+    const plan p = plan_of(o, a.x, a.y);
     const int64_t n = p.n[0] * p.n[1] * p.n[2];
     if (n < FEW && p.run > PIECE) {
         for (int64_t r = 0; r < n; r++) long_run(&p, r, PIECE);
