@@ -1,4 +1,4 @@
-/* target_cuda.c - what kernels of a GPU need beside an operation's buffers, by the formulas of ops.def.
+/* target_cuda.c - what kernels of a GPU need beside an operation's buffers: formulas of ops.def.
  *
  * The planner knows no kernels, so these are bounds for all rows of a kind (backend/cuda/kernels),
  * which tests/cuda compares with what each row asks for. The largest are attention's gradient,

@@ -104,11 +104,13 @@ static double pairs_before(double q, double n_q, double k, double n_k)
 }
 
 /* Of a block over tokens in two halves (ATTN_BLOCK), one sample. */
-static double block_pairs(double sq, double sk, double window, double qa, double qb, double ka,
-                          double kb)
+static double block_pairs(const int64_t *dim)
 {
-    const double q[] = {qa, qb}, k[] = {ka, kb};
-    double sum = 0, n_q = sq / 2, n_k = sk / 2;
+    const double window = (double)dim[DIM_ATTN_BLOCK_WINDOW];
+    const double n_q = (double)dim[DIM_ATTN_BLOCK_SQ] / 2, n_k = (double)dim[DIM_ATTN_BLOCK_SK] / 2;
+    const double q[] = {(double)dim[DIM_ATTN_BLOCK_QA], (double)dim[DIM_ATTN_BLOCK_QB]};
+    const double k[] = {(double)dim[DIM_ATTN_BLOCK_KA], (double)dim[DIM_ATTN_BLOCK_KB]};
+    double sum = 0;
     for (int i = 0; i < 2; i++)
         for (int l = 0; l < 2; l++) {
             sum += pairs_before(q[i], n_q, k[l], n_k);

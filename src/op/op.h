@@ -153,7 +153,7 @@ typedef enum act_kind {
     ACT_SQUARED_RELU
 } act_kind;
 
-/* How seconds of an operation come about: what of the cost model prices it, and what it counts as. */
+/* How seconds of an operation come about: what of the cost model prices it, and as what. */
 typedef enum op_cost_class {
     COST_CLASS_NONE,
     COST_CLASS_GEMM,
