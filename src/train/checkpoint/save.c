@@ -144,19 +144,14 @@ static checkpoint_file *list_files(checkpoint_saving *v, const told *all, int *n
     return list;
 }
 
-static const char *recipe_text(const checkpoint_saving *v)
-{
-    textbuf t = text_init(v->a);
-    export_yaml(&v->c.s->r, true, &t);
-    return t.s;
-}
-
 static status write_meta(checkpoint_saving *v, const told *all, error *err)
 {
     weight_list whole;
+    textbuf text = text_init(v->a);
     weight_list_init(&whole, v->c.s, v->a);
+    export_yaml(&v->c.s->r, true, &text);
     checkpoint_info info = {.state = v->c.state,
-                            .recipe = recipe_text(v),
+                            .recipe = text.s,
                             .model = v->c.s->m.name,
                             .fingerprint = checkpoint_fingerprint(v->c.s, &whole),
                             .config = v->c.config};
