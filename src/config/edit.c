@@ -65,3 +65,11 @@ bool edits_name(edits e, knob_id k)
         if (e.list[i].k == k) return true;
     return false;
 }
+
+bool edit_holds(const edit *e, const job *j)
+{
+    if (e->kind == EDIT_NULL || !job_has(j, e->k)) return e->kind == EDIT_NULL && !job_has(j, e->k);
+    if (e->kind == EDIT_FLAG) return job_flag(j, e->k) == e->flag;
+    if (e->kind == EDIT_INT) return job_int(j, e->k) == e->whole;
+    return job_word_of(j, e->k) == e->word;
+}

@@ -121,4 +121,7 @@ edits edits_join(edits first, edits then, arena *a);
 
 bool edits_name(edits e, knob_id k);
 
+/* Has the job this value already? Not of lists, TWICE and HALF. */
+bool edit_holds(const edit *e, const job *j);
+
 #endif

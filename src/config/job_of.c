@@ -217,6 +217,12 @@ bool job_flag(const job *j, knob_id k)
     return *(const bool *)((const char *)j + fields[k].at);
 }
 
+int job_word_of(const job *j, knob_id k)
+{
+    assert(fields[k].type == ONE_ENUM);
+    return *((const signed char *)j + fields[k].at);
+}
+
 int64_t job_int(const job *j, knob_id k)
 {
     assert(fields[k].type == ONE_INT);

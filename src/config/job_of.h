@@ -39,6 +39,7 @@ void job_put_ints(job *j, knob_id k, const int64_t *item, int n);
 /* What a knob of that type holds, for tables of knobs. */
 bool job_flag(const job *j, knob_id k);
 int64_t job_int(const job *j, knob_id k);
+int job_word_of(const job *j, knob_id k);
 
 /* One knob as another job has it. */
 void job_put_as(job *j, const job *from, knob_id k);

@@ -277,10 +277,10 @@ bool space_kind_ok(const space *s, const choice *c)
 static bool dispatch_ran(const space *s, const choice *c, const setup *base)
 {
     if (!s->family || c->ep * c->etp == 1) return true;
-    const char *name = c->to >= TO_DOMAINS ? job_word(K_FLEX, choice_flex(s->m, c))
-                                           : job_word(K_DISPATCHER, choice_dispatcher(c->to));
+    int flex = c->to >= TO_DOMAINS ? choice_flex(s->m, c) : J_FLEX_NULL;
+    const band_reach reach = {c->ep * c->etp, base->j.gpus_per_node, base->j.nvlink};
     return ran(s, K_DISPATCHER, BAND_DISPATCH,
-               band_dispatch(name, c->ep * c->etp, base->j.gpus_per_node, base->j.nvlink));
+               band_dispatch(choice_dispatcher(c->to), flex, &reach));
 }
 
 bool space_etp_is_rare(const choice *c)

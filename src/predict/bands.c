@@ -127,7 +127,7 @@ char band_family(const char *gpu_name)
     return 0;
 }
 
-const char *band_dispatch(const char *dispatcher, int64_t ranks, int64_t node, int64_t domain)
+const char *band_dispatch(int dispatcher, int flex, const band_reach *r)
 {
     static const char *const words[][3] = {
         {"allgather node", "allgather domain", "allgather across"},
@@ -136,28 +136,24 @@ const char *band_dispatch(const char *dispatcher, int64_t ranks, int64_t node, i
         {"hybridep node", "hybridep domain", "hybridep across"},
         {"ncclep node", "ncclep domain", "ncclep across"},
     };
-    int reach = ranks <= node ? 0 : ranks <= domain ? 1 : 2;
-    for (size_t i = 0; i < sizeof words / sizeof words[0] && ranks > 1; i++)
-        if (text_starts(words[i][0], dispatcher)) return words[i][reach];
-    return "none";
+    static const signed char row_of[] = {[J_DISPATCHER_ALLGATHER] = 1, [J_DISPATCHER_ALLTOALL] = 2};
+    static const signed char row_of_flex[] = {[J_FLEX_NULL] = 3,
+                                              [J_FLEX_DEEPEP] = 3,
+                                              [J_FLEX_HYBRIDEP] = 4,
+                                              [J_FLEX_NCCLEP] = 5,
+                                              [J_FLEX_OTHER] = 0};
+    int row = dispatcher == J_DISPATCHER_FLEX    ? row_of_flex[flex]
+              : dispatcher == J_DISPATCHER_OTHER ? 0
+                                                 : row_of[dispatcher];
+    if (!row || r->ranks <= 1) return "none";
+    return words[row - 1][r->ranks <= r->node ? 0 : r->ranks <= r->domain ? 1 : 2];
 }
 
 /* Experts of a group lie side by side in the order of ranks. */
 static const char *dispatch_of(const setup *s)
 {
-    static const char *const backends[] = {[J_FLEX_NULL] = "deepep",
-                                           [J_FLEX_DEEPEP] = "deepep",
-                                           [J_FLEX_HYBRIDEP] = "hybridep",
-                                           [J_FLEX_NCCLEP] = "ncclep",
-                                           [J_FLEX_OTHER] = "none"};
-    const char *const words[] = {[J_DISPATCHER_NULL] = "none",
-                                 [J_DISPATCHER_ALLGATHER] = "allgather",
-                                 [J_DISPATCHER_ALLTOALL] = "alltoall",
-                                 [J_DISPATCHER_FLEX] = backends[s->j.flex],
-                                 [J_DISPATCHER_OTHER] = "none"};
-    const char *word = words[s->j.dispatcher];
-    if (!s->m.experts) return "none";
-    return band_dispatch(word, s->lay.ep * s->lay.etp, s->lay.gpus_per_node, s->lay.nvlink_domain);
+    const band_reach r = {s->lay.ep * s->lay.etp, s->lay.gpus_per_node, s->lay.nvlink_domain};
+    return s->m.experts ? band_dispatch(s->j.dispatcher, s->j.flex, &r) : "none";
 }
 
 const char *band_precision(const job *j)

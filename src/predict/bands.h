@@ -47,8 +47,14 @@ typedef struct band_traits {
 
 band_traits band_traits_of(const setup *s);
 
-/* The word of a dispatcher ("alltoall", "deepep") over so many ranks; "none" over one. */
-const char *band_dispatch(const char *dispatcher, int64_t ranks, int64_t node, int64_t domain);
+/* So many ranks, of which a node and an NVLink domain have so many. */
+typedef struct band_reach {
+    int64_t ranks, node, domain;
+} band_reach;
+
+/* The word of a dispatcher (J_DISPATCHER_, J_FLEX_) over ranks: "alltoall node"; "none" over
+ * one. */
+const char *band_dispatch(int dispatcher, int flex, const band_reach *r);
 
 /* Family of a GPU's name. */
 char band_family(const char *gpu_name);
