@@ -110,7 +110,7 @@ int workspace_parts(workspace_part out[WORKSPACE_PARTS], const target_row *t, co
         add(&p, dtype_bytes(t->logits, mul_sat(rows_n, o->dim[DIM_HEAD_LOSS_V])), -1, -1);
         add(&p, mul_sat(rows_n, 8), -1, -1);
     }
-    if (t->widens && op_is_quantised(o->kind) && o->kind != OP_QUANTISE)
+    if (t->widens && op_is_quantised(o->kind) && !op_makes_codes(o->kind))
         add(&p, quant_gemm_room(o), -1, -1);
     if (op_is_fused(o->kind)) {
         fused_steps parts_of;

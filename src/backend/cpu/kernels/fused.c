@@ -79,34 +79,24 @@ static void run_fast(const op *o, void *const *in, void *const *out)
     run_parts(o, NULL, in, out, false);
 }
 
+/* One for every kind that has parts. */
+static kernel_rows rows_of_parts(kernel room[OP_COUNT], const char *name, kernel_run run)
+{
+    int n = 0;
+    for (int k = 0; k < OP_COUNT; k++)
+        if (op_is_fused((op_kind)k))
+            room[n++] = (kernel){.kind = (op_kind)k, .name = name, .run = run};
+    return (kernel_rows){room, n};
+}
+
 kernel_rows plain_fused(void)
 {
-    static const kernel rows[] = {
-        {OP_ADD_NORM, "plain", NULL, .run = run_plain},
-        {OP_NORM_BACK, "plain", NULL, .run = run_plain},
-        {OP_QKV_HEADS, "plain", NULL, .run = run_plain},
-        {OP_QKV_HEADS_D, "plain", NULL, .run = run_plain},
-        {OP_ACT_QUANT, "plain", NULL, .run = run_plain},
-        {OP_ACT_D_QUANT, "plain", NULL, .run = run_plain},
-        {OP_PERMUTE_QUANT, "plain", NULL, .run = run_plain},
-        {OP_UNPERMUTE_D_QUANT, "plain", NULL, .run = run_plain},
-        {OP_NORM_QUANT, "plain", NULL, .run = run_plain},
-    };
-    return (kernel_rows){rows, sizeof rows / sizeof rows[0]};
+    static kernel room[OP_COUNT];
+    return rows_of_parts(room, "plain", run_plain);
 }
 
 kernel_rows fast_fused(void)
 {
-    static const kernel rows[] = {
-        {OP_ADD_NORM, "parts", NULL, .run = run_fast},
-        {OP_NORM_BACK, "parts", NULL, .run = run_fast},
-        {OP_QKV_HEADS, "parts", NULL, .run = run_fast},
-        {OP_QKV_HEADS_D, "parts", NULL, .run = run_fast},
-        {OP_ACT_QUANT, "parts", NULL, .run = run_fast},
-        {OP_ACT_D_QUANT, "parts", NULL, .run = run_fast},
-        {OP_PERMUTE_QUANT, "parts", NULL, .run = run_fast},
-        {OP_UNPERMUTE_D_QUANT, "parts", NULL, .run = run_fast},
-        {OP_NORM_QUANT, "parts", NULL, .run = run_fast},
-    };
-    return (kernel_rows){rows, sizeof rows / sizeof rows[0]};
+    static kernel room[OP_COUNT];
+    return rows_of_parts(room, "parts", run_fast);
 }

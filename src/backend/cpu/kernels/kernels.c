@@ -85,29 +85,10 @@ static _Thread_local struct {
     size_t bytes;
 } workspace;
 
-static size_t gemm_bytes(const op *o)
-{
-    return (size_t)quant_gemm_room(o);
-}
-
-/* One row a kind that needs any. */
-static const struct {
-    op_kind kind;
-    size_t (*bytes)(const op *o);
-} needs[] = {
-    {OP_HEAD_LOSS, fast_head_loss_bytes},
-    {OP_QGEMM, gemm_bytes},
-    {OP_QGEMM_D, gemm_bytes},
-    {OP_QGEMM_W, gemm_bytes},
-    {OP_QGROUPED, gemm_bytes},
-    {OP_QGROUPED_D, gemm_bytes},
-    {OP_QGROUPED_W, gemm_bytes},
-};
-
 size_t kernel_workspace_bytes(const op *o)
 {
-    for (size_t i = 0; i < sizeof needs / sizeof needs[0]; i++)
-        if (needs[i].kind == o->kind) return needs[i].bytes(o);
+    if (o->kind == OP_HEAD_LOSS) return fast_head_loss_bytes(o);
+    if (op_is_quantised(o->kind) && !op_makes_codes(o->kind)) return (size_t)quant_gemm_room(o);
     return op_is_fused(o->kind) ? fused_bytes(o) : 0;
 }
 

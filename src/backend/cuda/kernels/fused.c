@@ -64,16 +64,14 @@ static void launch(const kernel_call *c)
 
 cuda_part cuda_fused(void)
 {
-    static const kernel rows[] = {
-        {OP_ADD_NORM, "plain", takes, .workspace = workspace, .launch = launch},
-        {OP_NORM_BACK, "plain", takes, .workspace = workspace, .launch = launch},
-        {OP_QKV_HEADS, "plain", takes, .workspace = workspace, .launch = launch},
-        {OP_QKV_HEADS_D, "plain", takes, .workspace = workspace, .launch = launch},
-        {OP_ACT_QUANT, "plain", takes, .workspace = workspace, .launch = launch},
-        {OP_ACT_D_QUANT, "plain", takes, .workspace = workspace, .launch = launch},
-        {OP_PERMUTE_QUANT, "plain", takes, .workspace = workspace, .launch = launch},
-        {OP_UNPERMUTE_D_QUANT, "plain", takes, .workspace = workspace, .launch = launch},
-        {OP_NORM_QUANT, "plain", takes, .workspace = workspace, .launch = launch},
-    };
-    return (cuda_part){rows, sizeof rows / sizeof rows[0]};
+    static kernel rows[OP_COUNT];
+    int n = 0;
+    for (int k = 0; k < OP_COUNT; k++)
+        if (op_is_fused((op_kind)k))
+            rows[n++] = (kernel){.kind = (op_kind)k,
+                                 .name = "plain",
+                                 .accepts = takes,
+                                 .workspace = workspace,
+                                 .launch = launch};
+    return (cuda_part){rows, n};
 }
