@@ -10,6 +10,7 @@
  *                                                 for the first time (names: work_rows)
  *     MOEFOLD_SLOW_OP=NAME:MILLISECONDS           after each operation of that name the host
  *                                                 computes nothing for so long
+ *     MOEFOLD_MPI_PIECE=N                         MPI is given at most N elements at once
  *     MOEFOLD_TUNE_PROGRAM=FILE                   `tune` runs its trials with that program
  *     MOEFOLD_TRACE_EVERY_OTHER=1                 --trace-steps leaves out odd steps
  *     MOEFOLD_WAITING_SECONDS=S                   the line of long work is drawn after so long
@@ -249,6 +250,19 @@ status planted_executor(executor_planted *out, error *err)
                          word);
     *out = after;
     return OK;
+}
+
+/* Tests cannot send 2^31 floats. */
+status planted_mpi(int64_t *most, error *err)
+{
+    const char *word = getenv("MOEFOLD_MPI_PIECE");
+    if (!word) return OK;
+    char *end;
+    *most = strtoll(word, &end, 10);
+    if (end != word && !*end && *most >= 1 && *most <= 1 << 30) return OK;
+    return error_set(
+        err, ERR_INPUT,
+        "MOEFOLD_MPI_PIECE=%s in the environment is not a number from 1 to 2^30; unset it", word);
 }
 
 /* ---- what commands run and show */

@@ -105,10 +105,13 @@ typedef struct mpi_entry {
     int64_t local; /* ranks of this one's machine */
 } mpi_entry;
 
-enum { MPI_ENTRY_VERSION = 7 };
+enum { MPI_ENTRY_VERSION = 8 };
+
 /* Initialises MPI. `version` and `bytes` (of a message) are those of the caller: a shared object of
- * another build is refused. */
-typedef status (*mpi_open_function)(int version, size_t bytes, mpi_entry *out, error *err);
+ * another build is refused. `most`: elements of all members together that one call may have;
+ * messages with more are cut. */
+typedef status (*mpi_open_function)(int version, size_t bytes, int64_t most, mpi_entry *out,
+                                    error *err);
 #define MPI_OPEN_NAME "moefold_mpi_open"
 
 #endif

@@ -120,6 +120,7 @@ status work_open(comm *c, error *err);                  /* reads the limit */
 long long watch_now(void);                              /* nanoseconds */
 PLANTED status planted_slow(const comm *c, error *err); /* of a test build: reads what .. */
 PLANTED void planted_work(const comm *c, comm_work w);  /* .. a rank that begins it is to meet */
+PLANTED status planted_mpi(int64_t *most, error *err);  /* makes MPI's messages smaller */
 
 /* Seconds: what this variable of the environment says, or `otherwise`, as the knob `key` says. */
 status comm_seconds(const char *variable, const char *key, double otherwise, double *seconds,

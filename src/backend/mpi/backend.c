@@ -356,7 +356,7 @@ static int64_t count_local(void)
 }
 
 /* Results of Iprobe on this communicator are never anything: nobody sends in it. */
-static status init(error *err)
+static status init(int64_t most, error *err)
 {
     int given, is_set, *tag;
     if (MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &given)) {
@@ -369,12 +369,13 @@ static status init(error *err)
     CALL(NULL, MPI_Comm_dup(MPI_COMM_SELF, &the.quiet));
     CALL(NULL, MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &tag, &is_set));
     the.most_tag = is_set ? *tag : 32767;
-    return cut_open(&the, err);
+    the.piece = most;
+    return OK;
 }
 
-status moefold_mpi_open(int version, size_t bytes, mpi_entry *out, error *err);
+status moefold_mpi_open(int version, size_t bytes, int64_t most, mpi_entry *out, error *err);
 
-status moefold_mpi_open(int version, size_t bytes, mpi_entry *out, error *err)
+status moefold_mpi_open(int version, size_t bytes, int64_t most, mpi_entry *out, error *err)
 {
     if (version != MPI_ENTRY_VERSION || bytes != sizeof(message)) {
         snprintf(
@@ -389,7 +390,7 @@ status moefold_mpi_open(int version, size_t bytes, mpi_entry *out, error *err)
         snprintf(err->text, sizeof err->text, "MPI: no memory for messages");
         return ERR_MACHINE;
     }
-    status st = init(err);
+    status st = init(most, err);
     if (st) return st;
     *out = (mpi_entry){&table, &the, the.rank, the.size, count_local()};
     return OK;

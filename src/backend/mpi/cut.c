@@ -2,26 +2,11 @@
 #include "backend/mpi/cut.h"
 
 #include <limits.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 static void check(const message *m, const char *call, int code)
 {
     if (code) mpi_stop(m, call, code);
-}
-
-status cut_open(state *s, error *err)
-{
-    s->piece = 1 << 30;
-    const char *word = getenv("MOEFOLD_MPI_PIECE");
-    if (!word) return OK;
-    char *end;
-    s->piece = strtoll(word, &end, 10);
-    if (end != word && !*end && s->piece >= 1 && s->piece <= 1 << 30) return OK;
-    snprintf(err->text, sizeof err->text,
-             "MOEFOLD_MPI_PIECE=%s in the environment is not a number from 1 to 2^30; unset it",
-             word);
-    return ERR_INPUT;
 }
 
 void cut_close(state *s)

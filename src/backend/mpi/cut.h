@@ -53,8 +53,6 @@ static inline MPI_Comm comm_of(const state *s, const message *m)
 /* Says what failed where, and ends the job. */
 _Noreturn void mpi_stop(const message *m, const char *call, int code);
 
-/* MOEFOLD_MPI_PIECE in the environment sets the limit: for tests, which cannot send 2^31 floats. */
-status cut_open(state *s, error *err);
 void cut_close(state *s);
 
 bool cut_needed(const state *s, const message *m, int64_t n);

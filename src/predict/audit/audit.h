@@ -62,10 +62,9 @@ typedef struct audit_class {
 } audit_class;
 
 typedef struct audit_options {
-    bool every;    /* build every rank, sharing nothing */
-    bool one;      /* replay the accesses of ... */
-    int64_t rank;  /* ... this rank, however many they are */
-    unsigned deaf; /* for tests: see order_options */
+    bool every;   /* build every rank, sharing nothing */
+    bool one;     /* replay the accesses of ... */
+    int64_t rank; /* ... this rank, however many they are */
     /* For tests: may alter the trace of a rank (trace_own_part) before anything is matched. */
     void (*plant)(void *with, int64_t rank, audit_book *book, audit_trace *trace);
     void *with;

@@ -34,7 +34,6 @@ typedef struct place {
 
 typedef struct replay {
     order_report *out;
-    order_options o;
     const order_map *m;
     order_memory memory;
     uint32_t begun[STREAM_COUNT];    /* operations */
@@ -99,8 +98,7 @@ static void learn(replay *r, const op *wait, const item *it) /* I2 */
     order_clock *c = &r->known[wait->stream];
     bool across = (wait->flags & ACROSS) != 0;
     int64_t e = wait->dim[DIM_WAIT_EVENT];
-    if (r->o.deaf >> wait->stream & 1) return;
-    if (wait == r->o.left_out && (!r->o.left_item || r->o.left_item == it)) return;
+    if (planted_deaf && planted_deaf(wait, it)) return;
     const event *named = across ? &r->across[e] : &r->own[e];
     if (e && (across ? !named->list : named->list != r->list)) return;
     const order_clock *more = e ? &named->c : &r->at_start;
@@ -190,11 +188,11 @@ static int most_events(const program *p)
     return most;
 }
 
-void order_check(order_report *out, const order_map *m, order_options o, arena *scratch)
+void order_check(order_report *out, const order_map *m, arena *scratch)
 {
     arena_place mark = arena_mark(scratch);
     *out = (order_report){0};
-    replay r = {.out = out, .o = o, .m = m};
+    replay r = {.out = out, .m = m};
     order_memory_init(&r.memory, m->n_intervals, scratch);
     r.own = ARENA_ARRAY(scratch, event, most_events(m->p) + 1);
     r.across = ARENA_ARRAY(scratch, event, m->p->n_events + 1);

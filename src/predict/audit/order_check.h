@@ -11,13 +11,8 @@
 #ifndef PREDICT_AUDIT_ORDER_CHECK_H
 #define PREDICT_AUDIT_ORDER_CHECK_H
 
+#include "base/planted.h"
 #include "predict/audit/order_map.h"
-
-typedef struct order_options {
-    const op *left_out;    /* a WAIT that is taken out, to see whether it is missed; NULL: none */
-    const item *left_item; /* in this item alone; NULL: wherever it stands */
-    unsigned deaf;         /* bits of streams whose WAITs are all taken out: for tests */
-} order_options;
 
 /* An operation of an item. */
 typedef struct order_at {
@@ -36,7 +31,10 @@ typedef struct order_report {
 } order_report;
 
 /* Memory comes from `scratch` and is given back. */
-void order_check(order_report *out, const order_map *m, order_options o, arena *scratch);
+void order_check(order_report *out, const order_map *m, arena *scratch);
+
+/* Of a test: is this WAIT taken out, to see whether it is missed? */
+PLANTED bool planted_deaf(const op *wait, const item *it);
 
 /* "SEND hidden state (send, forward, microbatch 0) on stream ... and ...": what is wrong, for
  * people; NULL: nothing. */

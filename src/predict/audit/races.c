@@ -15,7 +15,7 @@ static void replay(audit_state *t, const program *p)
     arena *scratch = arena_create();
     order_report r;
     const order_map *m = order_map_make(p, scratch);
-    order_check(&r, m, (order_options){.deaf = t->o->deaf}, scratch);
+    order_check(&r, m, scratch);
     const char *text = order_text(&r, t->a);
     if (text) {
         audit_fault *f =
