@@ -159,7 +159,7 @@ void recipe_derive(recipe *r)
 bool recipe_open_layout(recipe *r)
 {
     bool given = recipe_given(r, K_PP_LAYOUT);
-    r->knob[K_PP_LAYOUT] = (setting){.from = FROM_NOTHING};
+    recipe_open(r, K_PP_LAYOUT);
     return given;
 }
 
@@ -168,6 +168,6 @@ void recipe_keep_stages(recipe *r, int64_t stages)
     recipe_fill_default(r, K_PP);
     int64_t pp = recipe_int(r, K_PP);
     if (recipe_given(r, K_PP_LAYOUT) || pp < 1 || stages % pp) return;
-    if (!recipe_given(r, K_VPP)) r->knob[K_VPP] = (setting){.from = FROM_NOTHING};
+    if (!recipe_given(r, K_VPP)) recipe_open(r, K_VPP);
     recipe_fill(r, K_VPP, value_of_int(stages / pp), FROM_DERIVED, "as many stages as before");
 }

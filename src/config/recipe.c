@@ -385,6 +385,11 @@ bool recipe_fill(recipe *r, knob_id k, value v, origin from, const char *format,
     return filled;
 }
 
+void recipe_open(recipe *r, knob_id k)
+{
+    r->knob[k] = (setting){.from = FROM_NOTHING};
+}
+
 void recipe_fill_default(recipe *r, knob_id k)
 {
     if (r->knob[k].from != FROM_NOTHING) return;

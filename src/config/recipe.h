@@ -92,6 +92,9 @@ bool recipe_fill(recipe *r, knob_id k, value v, origin from, const char *format,
 
 bool recipe_fill_list(recipe *r, knob_id k, value v, origin from, const char *format, va_list args);
 
+/* Nobody has set or filled it: it is derived again, or gets its default. */
+void recipe_open(recipe *r, knob_id k);
+
 /* Gives one knob, or every knob, that is still open its default (moefold.system says whose). */
 void recipe_fill_default(recipe *r, knob_id k);
 void recipe_fill_defaults(recipe *r);

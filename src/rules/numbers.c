@@ -163,9 +163,10 @@ bool rule_own_value(const setup *s, knob_id k, arena *a, value *out)
     recipe *r = ARENA_NEW(a, recipe);
     *r = s->r;
     r->a = a;
-    r->knob[k] = (setting){.from = FROM_NOTHING};
+    recipe_open(r, k);
     error err;
-    if (model_fill(r, &err) || r->knob[k].from != FROM_MODEL) return false;
-    *out = r->knob[k].v;
+    const setting *made = recipe_setting(r, k);
+    if (model_fill(r, &err) || made->from != FROM_MODEL) return false;
+    *out = made->v;
     return !value_equal(*out, own->v);
 }

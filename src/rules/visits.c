@@ -271,16 +271,15 @@ static bool split_with(recipe *r, const alternative *x)
 {
     static const knob_id derived[] = {K_VPP, K_PP_LAYOUT, K_ACCOUNT_EMBEDDING, K_ACCOUNT_LOSS};
     for (size_t i = 0; i < sizeof derived / sizeof derived[0]; i++)
-        if (r->knob[derived[i]].from <= FROM_DERIVED)
-            r->knob[derived[i]] = (setting){.from = FROM_NOTHING};
+        if (recipe_setting(r, derived[i])->from <= FROM_DERIVED) recipe_open(r, derived[i]);
     error err;
     for (int i = 0; i < x->n; i++)
         if (recipe_override(r, x->list[i], "repair", &err)) return false;
-    if (r->knob[K_VPP].v.kind == V_NULL) r->knob[K_VPP].from = FROM_NOTHING;
-    if (r->knob[K_PP_LAYOUT].v.kind == V_NULL) r->knob[K_PP_LAYOUT].from = FROM_NOTHING;
     job j;
     pipeline p;
     job_of(&j, r);
+    if (!job_has(&j, K_VPP)) recipe_open(r, K_VPP);
+    if (!job_has(&j, K_PP_LAYOUT)) recipe_open(r, K_PP_LAYOUT);
     return !pipeline_derive(&(resolving){r, &j}, &err) && !pipeline_init(&p, &j, r->a, &err) &&
            !p.why_not;
 }
