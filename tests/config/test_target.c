@@ -122,17 +122,14 @@ static void narrow_gemms_are_a_gap_of_our_hopper_alone(void **state)
         assert_null(target_gap_of(&made("tiny", none[i])->j, 0));
 }
 
-static void a_search_asks_before_all_is_resolved(void **state)
+static void what_is_there_depends_on_the_target(void **state)
 {
     (void)state;
-    recipe *r = ARENA_NEW(memory, recipe);
-    recipe_init(r, memory, "r");
-    assert_false(target_has(r, K_LATENT_RING));
-    assert_true(target_has(r, K_EP_OVERLAP));
-    assert_int_equal(recipe_override(r, "cluster.gpu=cpu", "test", &err), OK);
-    assert_true(target_has(r, K_LATENT_RING));
-    assert_int_equal(recipe_override(r, "moefold.target=megatron", "test", &err), OK);
-    assert_false(target_has(r, K_LATENT_RING));
+    assert_false(target_has(&made("tiny", "")->j, K_LATENT_RING));
+    assert_true(target_has(&made("tiny", "")->j, K_EP_OVERLAP));
+    assert_true(target_has(&made("tiny", "cluster.gpu=cpu")->j, K_LATENT_RING));
+    assert_false(
+        target_has(&made("tiny", "cluster.gpu=cpu moefold.target=megatron")->j, K_LATENT_RING));
 }
 
 int main(void)
@@ -142,7 +139,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(every_gap_is_met_once_and_closed, begin, end),
         cmocka_unit_test_setup_teardown(shipped_models_meet_no_gap, begin, end),
         cmocka_unit_test_setup_teardown(narrow_gemms_are_a_gap_of_our_hopper_alone, begin, end),
-        cmocka_unit_test_setup_teardown(a_search_asks_before_all_is_resolved, begin, end),
+        cmocka_unit_test_setup_teardown(what_is_there_depends_on_the_target, begin, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
