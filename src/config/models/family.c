@@ -10,45 +10,10 @@
 #include "model/model.h"
 
 const family families[FAMILY_COUNT] = {
-    [QWEN3_MOE] = {"qwen3_moe", "Qwen3Moe", "qk_layernorm=true"},
-    [DEEPSEEK_V3] = {"deepseek_v3|kimi_k2", "DeepseekV3",
-                     "multi_latent_attention=true qk_layernorm=true "
-                     "moe_router_score_function=sigmoid moe_router_enable_expert_bias=true "
-                     "moe_router_load_balancing_type=seq_aux_loss"},
-    [QWEN3_NEXT] = {"qwen3_next", "Qwen3Next",
-                    "experimental_attention_variant=gdn attention_output_gate=true "
-                    "qk_layernorm=true layernorm_zero_centered_gamma=true "
-                    "moe_shared_expert_gate=true moe_router_load_balancing_type=global_aux_loss"},
-    [MIXTRAL] = {"mixtral", "Mixtral", ""},
-    [GPT_OSS] = {"gpt_oss", "GptOss",
-                 "add_bias_linear=true softmax_type=learnable activation_func=quick_gelu "
-                 "activation_func_clamp_value=7.0 glu_linear_offset=1.0 "
-                 "moe_router_load_balancing_type=none"},
-    [DEEPSEEK_V2] = {"deepseek_v2", "DeepseekV2",
-                     "multi_latent_attention=true qk_layernorm=true moe_router_pre_softmax=true "
-                     "moe_router_load_balancing_type=seq_aux_loss"},
-    [GLM4_MOE] = {"glm4_moe", "Glm4Moe",
-                  "rotary_percent=0.5 moe_router_score_function=sigmoid "
-                  "moe_router_enable_expert_bias=true "
-                  "moe_router_load_balancing_type=seq_aux_loss"},
-    [QWEN2_MOE] = {"qwen2_moe", "Qwen2Moe", "add_qkv_bias=true moe_shared_expert_gate=true"},
-    [OLMOE] = {"olmoe", "Olmoe", "qk_layernorm=true moefold.qk_norm_whole=true"},
-    [MINIMAX_M2] = {"minimax_m2|minimax", "MiniMaxM2",
-                    "qk_layernorm=true moefold.qk_norm_whole=true "
-                    "moe_router_score_function=sigmoid moe_router_enable_expert_bias=true "
-                    "moe_router_load_balancing_type=none"},
-    [LLAMA] = {"llama", "Llama", "num_moe_experts=null"},
-    [QWEN2] = {"qwen2", "Qwen2", "num_moe_experts=null add_qkv_bias=true"},
-    [QWEN3] = {"qwen3", "Qwen3", "num_moe_experts=null qk_layernorm=true"},
-    [MISTRAL] = {"mistral", "Mistral", "num_moe_experts=null"},
-    [STARCODER2] = {"starcoder2", "Starcoder2",
-                    "num_moe_experts=null normalization=LayerNorm gated_linear_unit=false "
-                    "activation_func=fast_gelu add_bias_linear=true "
-                    "share_embeddings_and_output_weights=true"},
-    [GPT] = {"", "",
-             "num_moe_experts=null normalization=LayerNorm gated_linear_unit=false "
-             "activation_func=gelu add_bias_linear=true position_embedding_type=learned_absolute "
-             "share_embeddings_and_output_weights=true"},
+#define FAMILY(id, types, class, traits, settings)                                                 \
+    [id] = {types, class, IN(id) | (traits), settings},
+#include "config/models/families.def"
+#undef FAMILY
 };
 
 static const char every_family[] =

@@ -8,28 +8,55 @@
 #include "config/recipe.h"
 
 typedef enum family_id {
-    QWEN3_MOE,
-    DEEPSEEK_V3,
-    QWEN3_NEXT,
-    MIXTRAL,
-    GPT_OSS,
-    DEEPSEEK_V2,
-    GLM4_MOE,
-    QWEN2_MOE,
-    OLMOE,
-    MINIMAX_M2,
-    LLAMA,
-    QWEN2,
-    QWEN3,
-    MISTRAL,
-    STARCODER2,
-    GPT, /* no config.json is of it: sizes come from a preset or the user */
+#define FAMILY(id, types, class, traits, settings) id,
+#include "config/models/families.def"
+#undef FAMILY
     FAMILY_COUNT
 } family_id;
+
+/* What the config.json of a family has, or what transformers does with it: the traits of
+ * families.def. */
+typedef enum family_trait {
+    LATENT = FAMILY_COUNT, /* latent attention */
+    GROUPED_QUERIES,       /* grouped queries */
+    ROUTED_EXPERTS,        /* routed experts */
+    SHARED_EXPERTS,        /* a number of shared experts, leading dense layers */
+    BIASED_SCORES,         /* sigmoid scores with a correction bias, groups */
+    SPARSE_STEP,           /* decoder_sparse_step says which layers are dense */
+    TWO_SOFTMAXES,         /* norm_topk_prob chooses between two softmaxes */
+    MODULE_COUNT,          /* transformers assumes a prediction module */
+    ONE_WIDTH,             /* intermediate_size is that of the experts */
+    TWO_WIDTHS,            /* moe_intermediate_size is */
+    WHOLE_BIAS,            /* attention_bias: also of the output projection */
+    HEAD_NEEDED,           /* head_dim must be there */
+    HEAD_OPEN,             /* hidden size / heads where it is not */
+    RMS_NORMS,             /* rms_norm_eps */
+    NUM_EXPERTS,           /* num_experts */
+    LOCAL_EXPERTS,         /* num_local_experts */
+    GROUPS_NEEDED,         /* num_key_value_heads must be there */
+    GROUPS_OPEN,           /* as many as heads where it is not */
+    SHARED_WIDTH,          /* shared_expert_intermediate_size */
+    AUX_COEF,              /* router_aux_loss_coef */
+    JITTER,                /* router_jitter_noise */
+    UPPER_WINDOW,          /* only layers from max_window_layers on have the window */
+    CHOSEN_WINDOW,         /* layer_types says which layers have the window; else all have it */
+    WINDOW_SWITCH,         /* use_sliding_window */
+    ALL_FULL,              /* every layer has full attention */
+    ROTARY_PART,           /* a part of each head is rotated; others ignore the fraction */
+    ROTARY_PART_NEEDED,    /* partial_rotary_factor must be there */
+    TRAIT_END
+} family_trait;
+
+/* The bit of a family, or of a trait. */
+#define IN(x)      (UINT64_C(1) << (x))
+#define ANY_FAMILY (~UINT64_C(0))
+
+_Static_assert(TRAIT_END <= 64, "families and traits are bits of a word");
 
 typedef struct family {
     const char *model_types;  /* as config.json spells it, with '|' */
     const char *architecture; /* how the names of its Python classes start */
+    uint64_t in;              /* its own bit, and its traits' */
     const char *settings;     /* see settings_fill */
 } family;
 

@@ -12,20 +12,21 @@ static const char *const relation_text[] = {"a multiple of it is needed", "they 
                                             "it must not be smaller"};
 
 typedef struct pair {
-    unsigned families;
+    uint64_t families; /* or traits */
     const char *left;
     relation relation;
     const char *right;
 } pair;
 
 static const pair pairs[] = {
-    {IN_GQA, "num_attention_heads", MULTIPLE_OF, "num_key_value_heads"},
-    {IN_LATENT, "num_attention_heads", EQUAL_TO, "num_key_value_heads"},
-    {IN_DEEPSEEK_V3, "head_dim", EQUAL_TO, "qk_rope_head_dim"}, /* transformers rotates that many */
-    {IN_MOE, N_EXPERTS, AT_LEAST, TOP_K},
-    {IN_SHARED, N_EXPERTS, MULTIPLE_OF, "n_group"},
-    {IN_SHARED, "n_group", AT_LEAST, "topk_group"},
-    {IN_QWEN3_NEXT, "linear_num_value_heads", MULTIPLE_OF, "linear_num_key_heads"},
+    {IN(GROUPED_QUERIES), "num_attention_heads", MULTIPLE_OF, "num_key_value_heads"},
+    {IN(LATENT), "num_attention_heads", EQUAL_TO, "num_key_value_heads"},
+    {IN(DEEPSEEK_V3), "head_dim", EQUAL_TO,
+     "qk_rope_head_dim"}, /* transformers rotates that many */
+    {IN(ROUTED_EXPERTS), N_EXPERTS, AT_LEAST, TOP_K},
+    {IN(SHARED_EXPERTS), N_EXPERTS, MULTIPLE_OF, "n_group"},
+    {IN(SHARED_EXPERTS), "n_group", AT_LEAST, "topk_group"},
+    {IN(QWEN3_NEXT), "linear_num_value_heads", MULTIPLE_OF, "linear_num_key_heads"},
 };
 
 static bool holds(relation r, int64_t left, int64_t right)
@@ -56,7 +57,7 @@ static status check_pair(const config *c, const pair *p)
 static status check_head(const config *c)
 {
     int64_t hidden = config_int(c, "hidden_size"), heads = config_int(c, "num_attention_heads");
-    if (config_in(c, IN_LATENT) || config_find(c, "head_dim", NULL)) return OK;
+    if (config_in(c, IN(LATENT)) || config_find(c, "head_dim", NULL)) return OK;
     if (hidden % heads == 0) return OK;
     return config_wrong(c, "hidden_size", json_object_get(c->root, "hidden_size"),
                         "num_attention_heads is %" PRId64
@@ -68,7 +69,7 @@ static status check_latent_head(const config *c)
 {
     const json_t *v = config_find(c, "qk_head_dim", NULL);
     int64_t nope = config_int(c, "qk_nope_head_dim"), rope = config_int(c, "qk_rope_head_dim");
-    if (!config_in(c, IN_LATENT)) return OK;
+    if (!config_in(c, IN(LATENT))) return OK;
     if (rope % 2)
         return config_wrong(c, "qk_rope_head_dim", json_object_get(c->root, "qk_rope_head_dim"),
                             "pairs are rotated: an even number is needed");
@@ -82,9 +83,9 @@ static status check_latent_head(const config *c)
 static status check_group_sizes(const config *c)
 {
     int64_t groups = config_int(c, "n_group"), chosen = config_int(c, "topk_group");
-    if (!config_in(c, IN_SHARED) || groups <= 1 || config_ignores_groups(c)) return OK;
+    if (!config_in(c, IN(SHARED_EXPERTS)) || groups <= 1 || config_ignores_groups(c)) return OK;
     int64_t in_group = config_int(c, N_EXPERTS) / groups;
-    if (in_group < 2 && config_in(c, IN_BIASED))
+    if (in_group < 2 && config_in(c, IN(BIASED_SCORES)))
         return config_wrong(
             c, "n_group", json_object_get(c->root, "n_group"),
             "a group of one expert cannot be scored by its two best: use fewer groups");
@@ -100,9 +101,9 @@ static status check_single_weight(const config *c)
 {
     const char *field;
     const json_t *k = config_find(c, TOP_K, &field);
-    bool always = config_in(c, IN_MINIMAX_M2);
+    bool always = config_in(c, IN(MINIMAX_M2));
     bool divides =
-        config_in(c, IN_BIASED) && !json_is_false(config_find(c, "norm_topk_prob", NULL));
+        config_in(c, IN(BIASED_SCORES)) && !json_is_false(config_find(c, "norm_topk_prob", NULL));
     if (json_integer_value(k) != 1 || !(always || divides)) return OK;
     return config_wrong(c, field, k,
                         "its one weight would be divided by itself and the router would get no "

@@ -154,8 +154,8 @@ static status read_normalisation(const config *c)
 {
     static const char name[] = "norm_topk_prob";
     const json_t *v = config_find(c, name, NULL);
-    bool softmax = config_in(c, IN_SOFTMAX_NORM);
-    if (!softmax && !config_in(c, IN_BIASED)) return OK;
+    bool softmax = config_in(c, IN(TWO_SOFTMAXES));
+    if (!softmax && !config_in(c, IN(BIASED_SCORES))) return OK;
     if (!v && !softmax) return OK;
     if (!v) return config_missing(c, name, "true or false is needed");
     if (!json_is_boolean(v)) return config_wrong(c, name, v, "true or false is needed");
@@ -165,10 +165,11 @@ static status read_normalisation(const config *c)
 
 static void write_normalisation(const draft *d)
 {
-    bool softmax = draft_in(d, IN_SOFTMAX_NORM);
+    bool softmax = draft_in(d, IN(TWO_SOFTMAXES));
     bool divided =
         softmax ? !recipe_on(d->of.r, K_PRE_SOFTMAX) : facts_value(d->of, K_ROUTER_NORM).flag;
-    if (softmax || draft_in(d, IN_BIASED)) draft_put(d, "norm_topk_prob", json_boolean(divided));
+    if (softmax || draft_in(d, IN(BIASED_SCORES)))
+        draft_put(d, "norm_topk_prob", json_boolean(divided));
 }
 
 /* Latent attention rotates neighbouring pairs unless rope_interleave is false; transformers'
@@ -176,7 +177,7 @@ static void write_normalisation(const draft *d)
 static status read_interleaving(const config *c)
 {
     const json_t *v = config_find(c, "rope_interleave", NULL);
-    if (!v || !config_in(c, IN_DEEPSEEK_V3)) return OK;
+    if (!v || !config_in(c, IN(DEEPSEEK_V3))) return OK;
     if (!json_is_boolean(v))
         return config_wrong(c, "rope_interleave", v, "true or false is needed");
     return config_set(c, "rope_interleave", K_ROPE_HALVES, value_of_bool(json_is_false(v)));
@@ -184,21 +185,21 @@ static status read_interleaving(const config *c)
 
 static void write_interleaving(const draft *d)
 {
-    if (draft_in(d, IN_DEEPSEEK_V3))
+    if (draft_in(d, IN(DEEPSEEK_V3)))
         draft_put(d, "rope_interleave", json_boolean(!recipe_on(d->of.r, K_ROPE_HALVES)));
 }
 
 bool config_ignores_groups(const config *c)
 {
     const json_t *v = config_find(c, "topk_method", NULL);
-    return config_in(c, IN_DEEPSEEK_V2) &&
+    return config_in(c, IN(DEEPSEEK_V2)) &&
            !(v && text_equal(json_string_value(v), "group_limited_greedy"));
 }
 
 static status check_choice(const config *c)
 {
     const json_t *v = config_find(c, "topk_method", NULL);
-    if (!config_in(c, IN_DEEPSEEK_V2)) return OK;
+    if (!config_in(c, IN(DEEPSEEK_V2))) return OK;
     if (!v) return config_missing(c, "topk_method", "greedy or group_limited_greedy is needed");
     if (json_is_string(v) && text_in("greedy|group_limited_greedy", '|', json_string_value(v)))
         return OK;
@@ -207,7 +208,7 @@ static status check_choice(const config *c)
 
 static status read_groups(const config *c)
 {
-    if (!config_in(c, IN_SHARED)) return OK;
+    if (!config_in(c, IN(SHARED_EXPERTS))) return OK;
     status how = check_choice(c);
     if (how || config_ignores_groups(c)) return how;
     const json_t *n = config_find(c, "n_group", NULL), *k = config_find(c, "topk_group", NULL);
@@ -223,7 +224,7 @@ static status read_groups(const config *c)
     if (json_integer_value(n) == 1) return OK; /* one group limits nothing */
     status s = config_knob(c, "n_group", n, K_GROUPS);
     if (!s) s = config_knob(c, "topk_group", k, K_GROUP_TOPK);
-    const char *score = config_in(c, IN_DEEPSEEK_V2) ? "best" : "best_two";
+    const char *score = config_in(c, IN(DEEPSEEK_V2)) ? "best" : "best_two";
     return s ? s : config_set(c, "n_group", K_GROUP_SCORE, value_of_text(score));
 }
 
@@ -231,16 +232,16 @@ static void write_groups(const draft *d)
 {
     int64_t groups = recipe_int(d->of.r, K_GROUPS);
     bool limited = groups > 1;
-    if (!draft_in(d, IN_SHARED)) return;
+    if (!draft_in(d, IN(SHARED_EXPERTS))) return;
     draft_put(d, "n_group", json_integer(limited ? groups : 1));
     draft_put(d, "topk_group", json_integer(limited ? recipe_int(d->of.r, K_GROUP_TOPK) : 1));
-    if (draft_in(d, IN_DEEPSEEK_V2))
+    if (draft_in(d, IN(DEEPSEEK_V2)))
         draft_put(d, "topk_method", json_string(limited ? "group_limited_greedy" : "greedy"));
 }
 
 static status read_shared_experts(const config *c)
 {
-    if (!config_in(c, IN_SHARED)) return OK;
+    if (!config_in(c, IN(SHARED_EXPERTS))) return OK;
     const json_t *v = config_find(c, "n_shared_experts", NULL);
     if (!v && !json_object_get(c->root, "n_shared_experts"))
         return config_missing(c, "n_shared_experts", "their number is needed (0: none)");
@@ -259,13 +260,13 @@ static status read_shared_experts(const config *c)
 static void write_shared_experts(const draft *d)
 {
     int64_t n = d->of.m->moe_ffn > 0 ? d->of.m->shared_ffn / d->of.m->moe_ffn : 0;
-    if (draft_in(d, IN_SHARED)) draft_put(d, "n_shared_experts", json_integer(n));
+    if (draft_in(d, IN(SHARED_EXPERTS))) draft_put(d, "n_shared_experts", json_integer(n));
 }
 
 static status read_sequence_aux(const config *c)
 {
     const json_t *v = config_find(c, "seq_aux", NULL);
-    if (!v || !config_in(c, IN_SHARED)) return OK;
+    if (!v || !config_in(c, IN(SHARED_EXPERTS))) return OK;
     if (!json_is_boolean(v)) return config_wrong(c, "seq_aux", v, "true or false is needed");
     return config_set(c, "seq_aux", K_BALANCING,
                       value_of_text(json_is_true(v) ? "seq_aux_loss" : "aux_loss"));
@@ -275,7 +276,8 @@ static status read_sequence_aux(const config *c)
 static void write_sequence_aux(const draft *d)
 {
     bool sequence = recipe_is(d->of.r, K_BALANCING, "seq_aux_loss");
-    if (draft_in(d, IN_SHARED) && (sequence || recipe_is(d->of.r, K_BALANCING, "aux_loss")))
+    if (draft_in(d, IN(SHARED_EXPERTS)) &&
+        (sequence || recipe_is(d->of.r, K_BALANCING, "aux_loss")))
         draft_put(d, "seq_aux", json_boolean(sequence));
 }
 
@@ -284,7 +286,7 @@ static status read_minimax(const config *c)
 {
     const json_t *v = config_find(c, "rotary_dim", NULL),
                  *types = config_find(c, "attn_type_list", NULL);
-    if (!config_in(c, IN_MINIMAX_M2)) return OK;
+    if (!config_in(c, IN(MINIMAX_M2))) return OK;
     for (size_t i = 0; i < json_array_size(types); i++)
         if (json_integer_value(json_array_get(types, i)) != 1)
             return config_wrong(c, "attn_type_list", types,
@@ -302,7 +304,7 @@ static status read_minimax(const config *c)
 static void write_minimax(const draft *d)
 {
     double rotated = (double)d->of.m->head_dim * recipe_real(d->of.r, K_ROPE_PERCENT);
-    if (!draft_in(d, IN_MINIMAX_M2)) return;
+    if (!draft_in(d, IN(MINIMAX_M2))) return;
     draft_put(d, "rotary_dim", json_integer((int64_t)rotated));
     json_t *types = json_array();
     for (int64_t i = 0; i < d->of.m->n_layers; i++) json_array_append_new(types, json_integer(1));
@@ -325,7 +327,7 @@ static status read_activation(const config *c)
 {
     const json_t *v = config_find(c, "hidden_act", NULL);
     const char *word = json_string_value(v);
-    if (!v || config_in(c, IN_GPT_OSS)) return OK;
+    if (!v || config_in(c, IN(GPT_OSS))) return OK;
     for (int i = 0; word && i < N_ACTIVATIONS; i++)
         if (text_in(activations[i].theirs, '|', word))
             return config_set(c, "hidden_act", K_ACTIVATION, value_of_text(activations[i].ours));
@@ -335,7 +337,7 @@ static status read_activation(const config *c)
 
 static void write_activation(const draft *d)
 {
-    for (int i = 0; i < N_ACTIVATIONS && !draft_in(d, IN_GPT_OSS); i++)
+    for (int i = 0; i < N_ACTIVATIONS && !draft_in(d, IN(GPT_OSS)); i++)
         if (recipe_is(d->of.r, K_ACTIVATION, activations[i].ours))
             draft_put(d, "hidden_act",
                       json_stringn(activations[i].theirs, strcspn(activations[i].theirs, "|")));
@@ -353,8 +355,8 @@ static status read_switch(const config *c, const char *field, bool absent, bool 
  * about attention alone. */
 static status read_mlp_bias(const config *c)
 {
-    bool oss = config_in(c, IN_GPT_OSS), in_mlps = true, in_attention;
-    if (!oss && !config_in(c, IN_LLAMA)) return OK;
+    bool oss = config_in(c, IN(GPT_OSS)), in_mlps = true, in_attention;
+    if (!oss && !config_in(c, IN(LLAMA))) return OK;
     status s = oss ? OK : read_switch(c, "mlp_bias", false, &in_mlps);
     if (!s) s = read_switch(c, "attention_bias", oss, &in_attention);
     if (s || !in_mlps) return s;
@@ -365,8 +367,8 @@ static status read_mlp_bias(const config *c)
 
 static void write_mlp_bias(const draft *d)
 {
-    if (draft_in(d, IN_LLAMA)) draft_put(d, "mlp_bias", json_boolean(d->of.m->linear_bias));
-    if (draft_in(d, IN_GPT_OSS))
+    if (draft_in(d, IN(LLAMA))) draft_put(d, "mlp_bias", json_boolean(d->of.m->linear_bias));
+    if (draft_in(d, IN(GPT_OSS)))
         draft_put(d, "attention_bias", json_boolean(d->of.m->attention_bias));
 }
 
@@ -376,7 +378,7 @@ static status read_latent_epsilon(const config *c)
 {
     const double theirs = 1e-6;
     const json_t *v = config_find(c, "rms_norm_eps", NULL);
-    if (!config_in(c, IN_LATENT) || json_number_value(v) == theirs) return OK;
+    if (!config_in(c, IN(LATENT)) || json_number_value(v) == theirs) return OK;
     return config_set(c, "model_type", K_LATENT_EPS, value_of_float(theirs));
 }
 
@@ -384,7 +386,7 @@ static status read_latent_epsilon(const config *c)
 static void write_latent_heads(const draft *d)
 {
     const model *m = d->of.m;
-    if (!draft_in(d, IN_LATENT)) return;
+    if (!draft_in(d, IN(LATENT))) return;
     draft_correct(d, "qk_head_dim", json_integer(m->qk_dim + m->qk_rope_dim));
     draft_correct(d, "head_dim", json_integer(m->qk_rope_dim));
 }
@@ -393,7 +395,7 @@ static void write_latent_heads(const draft *d)
 static status note_unused(const config *c)
 {
     const json_t *v = config_find(c, "router_aux_loss_coef", NULL);
-    if (config_in(c, IN_GPT_OSS) && json_is_number(v) && json_number_value(v) != 0)
+    if (config_in(c, IN(GPT_OSS)) && json_is_number(v) && json_number_value(v) != 0)
         recipe_note(
             c->r,
             "%s: router_aux_loss_coef %s is not used: transformers adds no such loss unless "

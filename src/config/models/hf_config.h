@@ -22,34 +22,6 @@ typedef struct config {
     error *err;
 } config;
 
-enum {
-    IN_QWEN3_MOE = 1 << QWEN3_MOE,
-    IN_DEEPSEEK_V3 = 1 << DEEPSEEK_V3,
-    IN_QWEN3_NEXT = 1 << QWEN3_NEXT,
-    IN_MIXTRAL = 1 << MIXTRAL,
-    IN_GPT_OSS = 1 << GPT_OSS,
-    IN_DEEPSEEK_V2 = 1 << DEEPSEEK_V2,
-    IN_GLM4_MOE = 1 << GLM4_MOE,
-    IN_QWEN2_MOE = 1 << QWEN2_MOE,
-    IN_OLMOE = 1 << OLMOE,
-    IN_MINIMAX_M2 = 1 << MINIMAX_M2,
-    IN_LLAMA = 1 << LLAMA,
-    IN_QWEN2 = 1 << QWEN2,
-    IN_QWEN3 = 1 << QWEN3,
-    IN_MISTRAL = 1 << MISTRAL,
-    IN_STARCODER2 = 1 << STARCODER2,
-    IN_ALL = (1 << FAMILY_COUNT) - 1,
-    IN_LATENT = IN_DEEPSEEK_V3 | IN_DEEPSEEK_V2, /* latent attention */
-    IN_GQA = IN_ALL & ~IN_LATENT,
-    IN_DENSE = IN_LLAMA | IN_QWEN2 | IN_QWEN3 | IN_MISTRAL | IN_STARCODER2,
-    IN_MOE = IN_ALL & ~IN_DENSE,
-    IN_SHARED = IN_LATENT | IN_GLM4_MOE,      /* a number of shared experts, leading dense layers */
-    IN_BIASED = IN_DEEPSEEK_V3 | IN_GLM4_MOE, /* sigmoid scores with a correction bias, groups */
-    IN_SPARSE_STEP = IN_QWEN3_MOE | IN_QWEN3_NEXT | IN_QWEN2_MOE,
-    IN_SOFTMAX_NORM = IN_SPARSE_STEP | IN_OLMOE, /* norm_topk_prob chooses between two softmaxes */
-    IN_MODULE_COUNT = IN_DEEPSEEK_V3 | IN_GLM4_MOE, /* transformers assumes a prediction module */
-};
-
 /* ---- what of a recipe a config.json says (hf_facts.c) */
 
 typedef struct facts_side {
@@ -81,14 +53,14 @@ typedef struct draft {
     json_t *root; /* the file that the model came from, or an empty one */
 } draft;
 
-static inline bool draft_in(const draft *d, unsigned mask)
+static inline bool draft_in(const draft *d, uint64_t mask)
 {
-    return (mask >> d->family & 1) != 0;
+    return (families[d->family].in & mask) != 0;
 }
 
-static inline bool config_in(const config *c, unsigned mask)
+static inline bool config_in(const config *c, uint64_t mask)
 {
-    return (mask >> c->family & 1) != 0;
+    return (families[c->family].in & mask) != 0;
 }
 
 /* A config.json, or a file like it -> knobs. Weights are looked for beside a config.json only. */

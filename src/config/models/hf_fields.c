@@ -13,93 +13,83 @@
 enum { NEEDED = 1, NULL_OK = 2, SKIP_ZERO = 4 };
 
 typedef struct known_field {
-    unsigned families;
+    uint64_t families; /* or traits */
     const char *names; /* alternatives with '|'; where several are there they must agree */
     knob_id knob;
     unsigned how;
 } known_field;
 
-enum {
-    IN_NORMED = IN_QWEN3_MOE | IN_QWEN3_NEXT,
-    IN_ONE_WIDTH = IN_MIXTRAL | IN_GPT_OSS | IN_OLMOE | IN_MINIMAX_M2, /* experts: all its MLPs */
-    IN_TWO_WIDTHS = IN_MOE & ~IN_ONE_WIDTH,
-    IN_WHOLE_BIAS = IN_NORMED | IN_LATENT | IN_OLMOE | IN_LLAMA | IN_QWEN3,
-    IN_OWN_HEAD = IN_QWEN3_NEXT | IN_GPT_OSS | IN_GLM4_MOE | IN_MINIMAX_M2 | IN_QWEN3,
-};
-
 static const known_field fields[] = {
-    {IN_ALL, "num_hidden_layers", K_LAYERS, NEEDED},
-    {IN_ALL, "hidden_size", K_HIDDEN, NEEDED},
-    {IN_ALL, "num_attention_heads", K_HEADS, NEEDED},
-    {IN_ALL, "vocab_size", K_VOCAB, NEEDED},
-    {IN_ALL, "max_position_embeddings", K_MAX_POSITIONS, NEEDED},
-    {IN_ALL, "intermediate_size", K_FFN, NEEDED},
-    {IN_ALL & ~IN_STARCODER2, "rms_norm_eps", K_NORM_EPS, NEEDED},
-    {IN_STARCODER2, "norm_epsilon", K_NORM_EPS, NEEDED},
-    {IN_STARCODER2, "use_bias", K_LINEAR_BIAS, NEEDED},
-    {IN_STARCODER2, "residual_dropout", K_HIDDEN_DROPOUT, 0},
-    {IN_ALL, "initializer_range", K_INIT_STD, 0},
-    {IN_ALL, "tie_word_embeddings", K_TIED, 0},
-    {IN_ALL, "attention_dropout", K_ATTENTION_DROPOUT, 0},
-    {IN_SPARSE_STEP | IN_OLMOE, "num_experts|n_routed_experts|num_local_experts", K_EXPERTS,
-     NEEDED},
-    {IN_SHARED, "n_routed_experts|num_experts|num_local_experts", K_EXPERTS, NEEDED},
-    {IN_MIXTRAL | IN_GPT_OSS | IN_MINIMAX_M2, "num_local_experts|num_experts|n_routed_experts",
-     K_EXPERTS, NEEDED},
-    {IN_MOE, TOP_K, K_TOPK, NEEDED},
-    {IN_GQA & ~IN_LLAMA, "num_key_value_heads", K_KV_HEADS, NEEDED},
-    {IN_LATENT | IN_LLAMA, "num_key_value_heads", K_KV_HEADS, NULL_OK}, /* as many as heads */
-    {IN_GQA & ~IN_OWN_HEAD, "head_dim", K_HEAD_DIM, NULL_OK},
-    {IN_OWN_HEAD, "head_dim", K_HEAD_DIM, NEEDED},
-    {IN_TWO_WIDTHS, "moe_intermediate_size", K_MOE_FFN, NEEDED},
-    {IN_ONE_WIDTH, "intermediate_size", K_MOE_FFN, NEEDED},
-    {IN_QWEN3_NEXT | IN_QWEN2_MOE, "shared_expert_intermediate_size", K_SHARED_FFN, NEEDED},
-    {IN_SOFTMAX_NORM | IN_MIXTRAL, "router_aux_loss_coef", K_AUX_COEFF, 0},
-    {IN_LATENT, "aux_loss_alpha", K_AUX_COEFF, 0},
-    {IN_MIXTRAL | IN_MINIMAX_M2, "router_jitter_noise", K_JITTER, SKIP_ZERO},
-    {IN_SHARED, "routed_scaling_factor", K_SCALING, NEEDED},
-    {IN_LATENT, "q_lora_rank", K_Q_LORA, NEEDED | NULL_OK},
-    {IN_LATENT, "kv_lora_rank", K_KV_LORA, NEEDED},
-    {IN_LATENT, "qk_nope_head_dim", K_QK_DIM, NEEDED},
-    {IN_LATENT, "qk_rope_head_dim", K_QK_ROPE_DIM, NEEDED},
-    {IN_LATENT, "v_head_dim", K_V_DIM, NEEDED},
-    {IN_QWEN3_NEXT, "linear_conv_kernel_dim", K_GDN_CONV, NEEDED},
-    {IN_QWEN3_NEXT, "linear_key_head_dim", K_GDN_K_DIM, NEEDED},
-    {IN_QWEN3_NEXT, "linear_value_head_dim", K_GDN_V_DIM, NEEDED},
-    {IN_QWEN3_NEXT, "linear_num_key_heads", K_GDN_K_HEADS, NEEDED},
-    {IN_QWEN3_NEXT, "linear_num_value_heads", K_GDN_V_HEADS, NEEDED},
-    {IN_GPT_OSS, "swiglu_limit", K_GLU_CLAMP, 0},
-    {IN_WHOLE_BIAS, "attention_bias", K_ATTN_BIAS, 0},
-    {IN_GLM4_MOE, "attention_bias", K_QKV_BIAS, 0}, /* its output projection has none */
-    {IN_QWEN2_MOE, "qkv_bias", K_QKV_BIAS, 0},
-    {IN_GLM4_MOE, "use_qk_norm", K_QK_NORM, 0},
+    {ANY_FAMILY, "num_hidden_layers", K_LAYERS, NEEDED},
+    {ANY_FAMILY, "hidden_size", K_HIDDEN, NEEDED},
+    {ANY_FAMILY, "num_attention_heads", K_HEADS, NEEDED},
+    {ANY_FAMILY, "vocab_size", K_VOCAB, NEEDED},
+    {ANY_FAMILY, "max_position_embeddings", K_MAX_POSITIONS, NEEDED},
+    {ANY_FAMILY, "intermediate_size", K_FFN, NEEDED},
+    {IN(RMS_NORMS), "rms_norm_eps", K_NORM_EPS, NEEDED},
+    {IN(STARCODER2), "norm_epsilon", K_NORM_EPS, NEEDED},
+    {IN(STARCODER2), "use_bias", K_LINEAR_BIAS, NEEDED},
+    {IN(STARCODER2), "residual_dropout", K_HIDDEN_DROPOUT, 0},
+    {ANY_FAMILY, "initializer_range", K_INIT_STD, 0},
+    {ANY_FAMILY, "tie_word_embeddings", K_TIED, 0},
+    {ANY_FAMILY, "attention_dropout", K_ATTENTION_DROPOUT, 0},
+    {IN(NUM_EXPERTS), "num_experts|n_routed_experts|num_local_experts", K_EXPERTS, NEEDED},
+    {IN(SHARED_EXPERTS), "n_routed_experts|num_experts|num_local_experts", K_EXPERTS, NEEDED},
+    {IN(LOCAL_EXPERTS), "num_local_experts|num_experts|n_routed_experts", K_EXPERTS, NEEDED},
+    {IN(ROUTED_EXPERTS), TOP_K, K_TOPK, NEEDED},
+    {IN(GROUPS_NEEDED), "num_key_value_heads", K_KV_HEADS, NEEDED},
+    {IN(GROUPS_OPEN), "num_key_value_heads", K_KV_HEADS, NULL_OK}, /* as many as heads */
+    {IN(HEAD_OPEN), "head_dim", K_HEAD_DIM, NULL_OK},
+    {IN(HEAD_NEEDED), "head_dim", K_HEAD_DIM, NEEDED},
+    {IN(TWO_WIDTHS), "moe_intermediate_size", K_MOE_FFN, NEEDED},
+    {IN(ONE_WIDTH), "intermediate_size", K_MOE_FFN, NEEDED},
+    {IN(SHARED_WIDTH), "shared_expert_intermediate_size", K_SHARED_FFN, NEEDED},
+    {IN(AUX_COEF), "router_aux_loss_coef", K_AUX_COEFF, 0},
+    {IN(LATENT), "aux_loss_alpha", K_AUX_COEFF, 0},
+    {IN(JITTER), "router_jitter_noise", K_JITTER, SKIP_ZERO},
+    {IN(SHARED_EXPERTS), "routed_scaling_factor", K_SCALING, NEEDED},
+    {IN(LATENT), "q_lora_rank", K_Q_LORA, NEEDED | NULL_OK},
+    {IN(LATENT), "kv_lora_rank", K_KV_LORA, NEEDED},
+    {IN(LATENT), "qk_nope_head_dim", K_QK_DIM, NEEDED},
+    {IN(LATENT), "qk_rope_head_dim", K_QK_ROPE_DIM, NEEDED},
+    {IN(LATENT), "v_head_dim", K_V_DIM, NEEDED},
+    {IN(QWEN3_NEXT), "linear_conv_kernel_dim", K_GDN_CONV, NEEDED},
+    {IN(QWEN3_NEXT), "linear_key_head_dim", K_GDN_K_DIM, NEEDED},
+    {IN(QWEN3_NEXT), "linear_value_head_dim", K_GDN_V_DIM, NEEDED},
+    {IN(QWEN3_NEXT), "linear_num_key_heads", K_GDN_K_HEADS, NEEDED},
+    {IN(QWEN3_NEXT), "linear_num_value_heads", K_GDN_V_HEADS, NEEDED},
+    {IN(GPT_OSS), "swiglu_limit", K_GLU_CLAMP, 0},
+    {IN(WHOLE_BIAS), "attention_bias", K_ATTN_BIAS, 0},
+    {IN(GLM4_MOE), "attention_bias", K_QKV_BIAS, 0}, /* its output projection has none */
+    {IN(QWEN2_MOE), "qkv_bias", K_QKV_BIAS, 0},
+    {IN(GLM4_MOE), "use_qk_norm", K_QK_NORM, 0},
 };
 
 /* Fields that admit one value here, with the reason (I3). */
 static const struct {
-    unsigned families;
+    uint64_t families;
     const char *name, *json, *why;
 } fixed[] = {
-    {IN_QWEN3_NEXT, "hidden_act", "\"silu\"",
+    {IN(QWEN3_NEXT), "hidden_act", "\"silu\"",
      "the convolution of its linear attention has no other activation here"},
-    {IN_GPT_OSS, "hidden_act", "\"silu\"", "the family has an activation of its own"},
-    {IN_MIXTRAL, "attention_bias", "false", "the family has no biases in attention"},
-    {IN_DEEPSEEK_V2, "mlp_bias", "false", "biases in shared experts are not built"},
-    {IN_DEEPSEEK_V3, "scoring_func", "\"sigmoid\"", "the family's router has sigmoid scores"},
-    {IN_DEEPSEEK_V3, "topk_method", "\"noaux_tc\"", "the family's router has a correction bias"},
-    {IN_DEEPSEEK_V2, "scoring_func", "\"softmax\"", "the family's router has softmax scores"},
-    {IN_DEEPSEEK_V2, "norm_topk_prob", "false", "transformers divides by no sum in this family"},
-    {IN_LATENT, "moe_layer_freq", "1", "first_k_dense_replace alone says what is dense"},
-    {IN_MINIMAX_M2, "scoring_func", "\"sigmoid\"", "the family's router has sigmoid scores"},
-    {IN_MINIMAX_M2, "use_routing_bias", "true", "the family's router has a correction bias"},
-    {IN_MINIMAX_M2, "use_qk_norm", "true", "transformers always has the norms"},
-    {IN_MINIMAX_M2, "qk_norm_type", "\"per_layer\"", "norms go over all heads at once"},
-    {IN_MINIMAX_M2, "shared_intermediate_size", "0", "the family has no shared expert"},
-    {IN_STARCODER2, "mlp_type", "\"default\"", "gated MLPs are of other families"},
-    {IN_STARCODER2, "norm_type", "\"layer_norm\"", "other norms are of other families"},
-    {IN_GPT_OSS, "swiglu_alpha", "1.702", "the slope of its sigmoid is built in"},
-    {IN_DEEPSEEK_V2, "rope_interleave", "true", "transformers rotates pairs in this family"},
-    {IN_OLMOE, "clip_qkv", "null", "clipping of queries, keys and values is not built"},
+    {IN(GPT_OSS), "hidden_act", "\"silu\"", "the family has an activation of its own"},
+    {IN(MIXTRAL), "attention_bias", "false", "the family has no biases in attention"},
+    {IN(DEEPSEEK_V2), "mlp_bias", "false", "biases in shared experts are not built"},
+    {IN(DEEPSEEK_V3), "scoring_func", "\"sigmoid\"", "the family's router has sigmoid scores"},
+    {IN(DEEPSEEK_V3), "topk_method", "\"noaux_tc\"", "the family's router has a correction bias"},
+    {IN(DEEPSEEK_V2), "scoring_func", "\"softmax\"", "the family's router has softmax scores"},
+    {IN(DEEPSEEK_V2), "norm_topk_prob", "false", "transformers divides by no sum in this family"},
+    {IN(LATENT), "moe_layer_freq", "1", "first_k_dense_replace alone says what is dense"},
+    {IN(MINIMAX_M2), "scoring_func", "\"sigmoid\"", "the family's router has sigmoid scores"},
+    {IN(MINIMAX_M2), "use_routing_bias", "true", "the family's router has a correction bias"},
+    {IN(MINIMAX_M2), "use_qk_norm", "true", "transformers always has the norms"},
+    {IN(MINIMAX_M2), "qk_norm_type", "\"per_layer\"", "norms go over all heads at once"},
+    {IN(MINIMAX_M2), "shared_intermediate_size", "0", "the family has no shared expert"},
+    {IN(STARCODER2), "mlp_type", "\"default\"", "gated MLPs are of other families"},
+    {IN(STARCODER2), "norm_type", "\"layer_norm\"", "other norms are of other families"},
+    {IN(GPT_OSS), "swiglu_alpha", "1.702", "the slope of its sigmoid is built in"},
+    {IN(DEEPSEEK_V2), "rope_interleave", "true", "transformers rotates pairs in this family"},
+    {IN(OLMOE), "clip_qkv", "null", "clipping of queries, keys and values is not built"},
 };
 
 /* Two of the alternative names with two values: which is meant? */

@@ -9,14 +9,6 @@
 #include "config/models/hf_config.h"
 #include "model/model.h"
 
-/* IN_UPPER_WINDOW: only layers from max_window_layers on have the window. IN_CHOSEN: transformers
- * looks at layer_types; in other families with a window all layers have it. */
-enum {
-    IN_UPPER_WINDOW = IN_QWEN2 | IN_QWEN3,
-    IN_CHOSEN = IN_UPPER_WINDOW | IN_QWEN2_MOE | IN_GPT_OSS,
-    IN_SWITCHED = IN_QWEN3_MOE | IN_UPPER_WINDOW | IN_QWEN2_MOE, /* use_sliding_window */
-};
-
 typedef enum attention_kind { FULL, SLIDING, LINEAR, N_KINDS } attention_kind;
 
 static const char *const kind_names[N_KINDS] = {"full_attention", "sliding_attention",
@@ -25,8 +17,7 @@ static const char *const kind_names[N_KINDS] = {"full_attention", "sliding_atten
 /* The kind besides full attention that layers of a family may have. */
 static attention_kind other_kind(const config *c)
 {
-    unsigned full = IN_LATENT | IN_GLM4_MOE | IN_OLMOE | IN_MINIMAX_M2 | IN_LLAMA;
-    return config_in(c, IN_QWEN3_NEXT) ? LINEAR : config_in(c, full) ? FULL : SLIDING;
+    return config_in(c, IN(QWEN3_NEXT)) ? LINEAR : config_in(c, IN(ALL_FULL)) ? FULL : SLIDING;
 }
 
 /* ---- layers without experts */
@@ -166,7 +157,8 @@ static status window_in_use(const config *c, bool *used)
     const json_t *v = config_find(c, "use_sliding_window", NULL);
     if (v && !json_is_boolean(v))
         return config_wrong(c, "use_sliding_window", v, "true or false is needed");
-    *used = v ? json_is_true(v) : !config_in(c, IN_SWITCHED); /* others have no size if unused */
+    *used =
+        v ? json_is_true(v) : !config_in(c, IN(WINDOW_SWITCH)); /* others have no size if unused */
     return OK;
 }
 
@@ -196,12 +188,12 @@ static status read_window(const config *c)
     status s = read_layer_types(c, flags, &n);
     if (!s) s = window_in_use(c, &used);
     if (s) return s;
-    if (!n && config_in(c, IN_GPT_OSS))
+    if (!n && config_in(c, IN(GPT_OSS)))
         return config_missing(c, "layer_types", "which layers have the window is needed");
-    if (!n && used && v && config_in(c, IN_QWEN2_MOE)) /* versions of transformers differ */
+    if (!n && used && v && config_in(c, IN(QWEN2_MOE))) /* versions of transformers differ */
         return config_missing(c, "layer_types",
                               "use_sliding_window is true: which layers have the window is needed");
-    if (!n && used && v && config_in(c, IN_UPPER_WINDOW)) s = read_upper_window(c, flags, &n);
+    if (!n && used && v && config_in(c, IN(UPPER_WINDOW))) s = read_upper_window(c, flags, &n);
     if (s) return s;
     for (int64_t i = 0; i < n; i++) {
         any = any || flags[i];
@@ -211,7 +203,7 @@ static status read_window(const config *c)
         return config_missing(c, "sliding_window",
                               "layer_types has sliding_attention: its size is needed");
     used = used && v;
-    if (n && !config_in(c, IN_CHOSEN) && (any != used || any != all))
+    if (n && !config_in(c, IN(CHOSEN_WINDOW)) && (any != used || any != all))
         return config_wrong(c, "layer_types", json_object_get(c->root, "layer_types"),
                             "transformers asks sliding_window alone in this family, and gives the "
                             "window to all layers or to none");
@@ -230,8 +222,8 @@ static status read_full(const config *c)
 status config_layers(const config *c)
 {
     status s = OK;
-    if (config_in(c, IN_SPARSE_STEP)) s = read_sparse_step(c);
-    if (config_in(c, IN_SHARED)) s = read_dense_first(c);
+    if (config_in(c, IN(SPARSE_STEP))) s = read_sparse_step(c);
+    if (config_in(c, IN(SHARED_EXPERTS))) s = read_dense_first(c);
     if (s) return s;
     switch (other_kind(c)) {
     case LINEAR:
@@ -287,18 +279,18 @@ static void write_linear(const draft *d)
 static void write_window(const draft *d)
 {
     int64_t window = d->of.m->window, first = first_with(d->of.m, LAYER_WINDOW);
-    bool used = window > 0 && first < d->of.m->n_layers, needed = draft_in(d, IN_GPT_OSS);
+    bool used = window > 0 && first < d->of.m->n_layers, needed = draft_in(d, IN(GPT_OSS));
     if (used || !needed)
         draft_put(d, "sliding_window", used ? json_integer(window) : json_null());
     else if (!json_is_integer(json_object_get(d->root, "sliding_window")))
         draft_put(d, "sliding_window", json_integer(128));
-    if (draft_in(d, IN_SWITCHED)) draft_put(d, "use_sliding_window", json_boolean(used));
-    if (draft_in(d, IN_UPPER_WINDOW))
+    if (draft_in(d, IN(WINDOW_SWITCH))) draft_put(d, "use_sliding_window", json_boolean(used));
+    if (draft_in(d, IN(UPPER_WINDOW)))
         draft_put(d, "max_window_layers", json_integer(first));
     else
         draft_correct(d, "max_window_layers", json_integer(first));
     json_t *kinds = kinds_of(d->of.m, LAYER_WINDOW, SLIDING);
-    if (draft_in(d, IN_CHOSEN))
+    if (draft_in(d, IN(CHOSEN_WINDOW)))
         draft_put(d, "layer_types", kinds);
     else
         draft_correct(d, "layer_types", kinds);
@@ -307,8 +299,8 @@ static void write_window(const draft *d)
 void draft_layers(const draft *d)
 {
     config as = {.family = d->family};
-    if (draft_in(d, IN_SPARSE_STEP)) write_sparse_step(d);
-    if (draft_in(d, IN_SHARED))
+    if (draft_in(d, IN(SPARSE_STEP))) write_sparse_step(d);
+    if (draft_in(d, IN(SHARED_EXPERTS)))
         draft_put(d, "first_k_dense_replace", json_integer(first_with(d->of.m, LAYER_MOE)));
     if (other_kind(&as) == LINEAR) write_linear(d);
     if (other_kind(&as) == SLIDING) write_window(d);

@@ -93,7 +93,7 @@ void draft_mtp(const draft *d)
 {
     bool once = d->of.m->mtp_repeated && d->of.m->n_mtp > 1; /* the file has one module */
     int64_t n = once ? 1 : d->of.m->n_mtp;
-    if (n > 0 || draft_in(d, IN_MODULE_COUNT))
+    if (n > 0 || draft_in(d, IN(MODULE_COUNT)))
         draft_put(d, MTP_FIELDS, json_integer(n));
     else
         draft_correct(d, MTP_FIELDS, json_integer(n));

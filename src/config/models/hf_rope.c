@@ -17,33 +17,30 @@ typedef enum rope_kind { DEFAULT, YARN, LLAMA3, LINEAR, DYNAMIC, N_ROPE_KINDS } 
 static const char *const kind_names[N_ROPE_KINDS] = {"default", "yarn", "llama3", "linear",
                                                      "dynamic"};
 
-/* Families whose code in transformers rotates a part of each head; others ignore the fraction. */
-enum { IN_PARTIAL = IN_QWEN3_NEXT | IN_GLM4_MOE | IN_MINIMAX_M2 };
-
 enum { TOP_LEVEL = 1, YARN_ONLY = 2, LLAMA3_ONLY = 4, LINEAR_ONLY = 8, DYNAMIC_ONLY = 16 };
 
 typedef struct rope_key {
     const char *key;
     knob_id knob;
     unsigned how;
-    unsigned known_in, needed_in; /* families */
+    uint64_t known_in, needed_in; /* families or traits */
 } rope_key;
 
 static const rope_key keys[] = {
-    {"rope_theta", K_ROPE_BASE, TOP_LEVEL, IN_ALL, IN_ALL},
-    {"partial_rotary_factor", K_ROPE_PERCENT, TOP_LEVEL, IN_PARTIAL, IN_QWEN3_NEXT | IN_GLM4_MOE},
-    {"factor", K_ROPE_FACTOR, YARN_ONLY, IN_ALL, IN_ALL},
-    {"original_max_position_embeddings", K_ROPE_ORIGINAL, YARN_ONLY, IN_ALL, IN_ALL},
-    {"beta_fast", K_ROPE_BETA_FAST, YARN_ONLY, IN_ALL, 0},
-    {"beta_slow", K_ROPE_BETA_SLOW, YARN_ONLY, IN_ALL, 0},
-    {"mscale_all_dim", K_ROPE_MSCALE_ALL, YARN_ONLY, IN_ALL, 0},
-    {"truncate", K_ROPE_TRUNCATE, YARN_ONLY, IN_ALL, 0},
-    {"factor", K_LLAMA3_FACTOR, LLAMA3_ONLY, IN_ALL, IN_ALL},
-    {"low_freq_factor", K_LLAMA3_LOW, LLAMA3_ONLY, IN_ALL, IN_ALL},
-    {"high_freq_factor", K_LLAMA3_HIGH, LLAMA3_ONLY, IN_ALL, IN_ALL},
-    {"original_max_position_embeddings", K_ROPE_TRAINED, LLAMA3_ONLY, IN_ALL, IN_ALL},
-    {"factor", K_ROPE_LINEAR, LINEAR_ONLY, IN_ALL, IN_ALL},
-    {"factor", K_ROPE_DYNAMIC, DYNAMIC_ONLY, IN_ALL, IN_ALL},
+    {"rope_theta", K_ROPE_BASE, TOP_LEVEL, ANY_FAMILY, ANY_FAMILY},
+    {"partial_rotary_factor", K_ROPE_PERCENT, TOP_LEVEL, IN(ROTARY_PART), IN(ROTARY_PART_NEEDED)},
+    {"factor", K_ROPE_FACTOR, YARN_ONLY, ANY_FAMILY, ANY_FAMILY},
+    {"original_max_position_embeddings", K_ROPE_ORIGINAL, YARN_ONLY, ANY_FAMILY, ANY_FAMILY},
+    {"beta_fast", K_ROPE_BETA_FAST, YARN_ONLY, ANY_FAMILY, 0},
+    {"beta_slow", K_ROPE_BETA_SLOW, YARN_ONLY, ANY_FAMILY, 0},
+    {"mscale_all_dim", K_ROPE_MSCALE_ALL, YARN_ONLY, ANY_FAMILY, 0},
+    {"truncate", K_ROPE_TRUNCATE, YARN_ONLY, ANY_FAMILY, 0},
+    {"factor", K_LLAMA3_FACTOR, LLAMA3_ONLY, ANY_FAMILY, ANY_FAMILY},
+    {"low_freq_factor", K_LLAMA3_LOW, LLAMA3_ONLY, ANY_FAMILY, ANY_FAMILY},
+    {"high_freq_factor", K_LLAMA3_HIGH, LLAMA3_ONLY, ANY_FAMILY, ANY_FAMILY},
+    {"original_max_position_embeddings", K_ROPE_TRAINED, LLAMA3_ONLY, ANY_FAMILY, ANY_FAMILY},
+    {"factor", K_ROPE_LINEAR, LINEAR_ONLY, ANY_FAMILY, ANY_FAMILY},
+    {"factor", K_ROPE_DYNAMIC, DYNAMIC_ONLY, ANY_FAMILY, ANY_FAMILY},
 };
 
 static const json_t *in_section(const config *c, const char *section, const char *key)
@@ -103,7 +100,7 @@ static status find_type(const config *c, rope_kind *kind)
         field = old_field;
     }
     bool scaled = config_find(c, "rope_scaling", NULL) != NULL;
-    if (!v && (scaled || config_in(c, IN_GPT_OSS))) /* there transformers would take YaRN */
+    if (!v && (scaled || config_in(c, IN(GPT_OSS)))) /* there transformers would take YaRN */
         return config_missing(c, "rope_scaling.type",
                               "default, linear, dynamic, yarn or llama3 is needed");
     const char *type = v ? json_string_value(v) : kind_names[DEFAULT];
@@ -207,11 +204,11 @@ static status check_rotated(const config *c)
     double d = (double)config_int(c, "head_dim"), percent = 1.0;
     const char *field = "partial_rotary_factor";
     const json_t *v;
-    if (config_in(c, IN_LATENT)) return OK;
+    if (config_in(c, IN(LATENT))) return OK;
     status s = find_key(c, "partial_rotary_factor", true, &field, &v);
     if (s) return s;
-    if (v && config_in(c, IN_PARTIAL)) percent = json_number_value(v);
-    if (v && !config_in(c, IN_PARTIAL) && !(json_is_number(v) && json_number_value(v) == 1))
+    if (v && config_in(c, IN(ROTARY_PART))) percent = json_number_value(v);
+    if (v && !config_in(c, IN(ROTARY_PART)) && !(json_is_number(v) && json_number_value(v) == 1))
         recipe_note(c->r,
                     "%s: %s %s is not used: transformers rotates whole heads in this family; "
                     "%s turns it on",
@@ -241,7 +238,7 @@ status config_rope(const config *c)
     if (s || kind != YARN) return s;
     s = read_table_scale(c);
     if (!s) s = config_set(c, "rope_type", K_ROPE_TYPE, value_of_text("yarn"));
-    bool latent = config_in(c, IN_LATENT); /* there Megatron's position type stays "rope" */
+    bool latent = config_in(c, IN(LATENT)); /* there Megatron's position type stays "rope" */
     return s || latent ? s : config_set(c, "rope_type", K_POSITION, value_of_text("yarn"));
 }
 
@@ -325,7 +322,7 @@ void draft_rope(const draft *d)
     write_top(d, section);
     if (section) json_object_set_new(d->root, "rope_parameters", section);
     if (newer && !draft_has(d, "rope_scaling")) return;
-    bool none = kind == DEFAULT && !draft_in(d, IN_GPT_OSS);
+    bool none = kind == DEFAULT && !draft_in(d, IN(GPT_OSS));
     json_t *old = none ? json_null() : scaling_of(d, kind, "rope_scaling");
     json_object_set_new(d->root, "rope_scaling", old);
 }
