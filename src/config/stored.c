@@ -287,6 +287,14 @@ status stored_model(const stored_recipe *stored, recipe *out, error *err)
     return s;
 }
 
+status stored_job(const stored_recipe *stored, job *out, arena *a, error *err)
+{
+    recipe *then = ARENA_NEW(a, recipe);
+    status s = read_then(then, stored, a, err);
+    if (!s) job_of(out, then);
+    return s;
+}
+
 int64_t stored_vocabulary(const stored_recipe *stored, arena *a)
 {
     recipe *then = ARENA_NEW(a, recipe);

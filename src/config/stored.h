@@ -7,7 +7,7 @@
 #ifndef CONFIG_STORED_H
 #define CONFIG_STORED_H
 
-#include "config/recipe.h"
+#include "config/job_of.h"
 
 typedef struct stored_recipe {
     const char *path;  /* where it lies, for messages */
@@ -35,6 +35,9 @@ status stored_same_run(const stored_recipe *stored, const recipe *now, const cha
 /* Puts what its weights compute, and which data they were trained on, into a recipe: no layout, no
  * machine, no optimizer. */
 status stored_model(const stored_recipe *stored, recipe *out, error *err);
+
+/* The job that it describes. Knobs that it does not have are null there. */
+status stored_job(const stored_recipe *stored, job *out, arena *a, error *err);
 
 /* model.vocab_size; 0: not known. */
 int64_t stored_vocabulary(const stored_recipe *stored, arena *a);

@@ -139,6 +139,14 @@ kill -9 $pid
 wait $pid 2>/dev/null
 expect a_killed_job_leaves_no_lock 0 'loaded checkpoint' "$moefold" train "${small[@]}" train.train_iters=3 "checkpoint.save=$ck" "checkpoint.load=$ck"
 
+# ---- whose schedule a resumed run follows
+sched=(train.train_iters=4 scheduler.lr_decay_style=linear optimizer.min_lr=0)
+train "${sched[@]}" checkpoint.save_interval=2 "checkpoint.save=$work/rates" --json 2>/dev/null | grep -o '"learning_rate":[^,]*' >"$work/rates.whole"
+resumed_rates() { train "${sched[@]}" "checkpoint.load=$work/rates" checkpoint.ckpt_step=2 optimizer.lr=1e-3 "$@" --json 2>/dev/null | grep -o '"learning_rate":[^,]*'; }
+check the_schedule_of_the_checkpoint_is_taken [ "$(resumed_rates scheduler.use_checkpoint_opt_param_scheduler=true)" = "$(tail -2 "$work/rates.whole")" ]
+check else_the_schedule_is_the_recipes [ "$(resumed_rates)" != "$(tail -2 "$work/rates.whole")" ]
+check the_schedules_have_rates [ "$(wc -l <"$work/rates.whole")" = 4 ]
+
 # ---- a job that is started again goes on where its folder ends; another job is refused there
 ck=$work/again
 again() { "$moefold" train "${small[@]}" checkpoint.save_interval=5 "checkpoint.save=$ck" "$@"; }

@@ -204,28 +204,6 @@ static void a_rate_is_needed(void **state)
     assert_non_null(strstr(err.text, "optimizer.lr"));
 }
 
-static void resume_wants_the_same_schedule(void **state)
-{
-    (void)state;
-    schedule stored = schedule_of(RATES STEPS, 4), mine = schedule_of(RATES STEPS, 4);
-    error err = {""};
-    job plain = job_with(RATES STEPS);
-    assert_int_equal(schedule_resume(&mine, &stored, &plain, &err), OK);
-    mine = schedule_of(RATES STEPS " optimizer.lr=4e-4", 4);
-    assert_int_equal(schedule_resume(&mine, &stored, &plain, &err), ERR_RULE);
-    assert_non_null(strstr(err.text, "optimizer.lr is 0.0004"));
-    assert_true(mine.lr == 4e-4);
-    job override = job_with("scheduler.override_opt_param_scheduler=true");
-    assert_int_equal(schedule_resume(&mine, &stored, &override, &err), OK);
-    assert_true(mine.lr == 4e-4);
-    job checkpoint = job_with("scheduler.use_checkpoint_opt_param_scheduler=true");
-    assert_int_equal(schedule_resume(&mine, &stored, &checkpoint, &err), OK);
-    assert_true(mine.lr == 3e-4);
-    mine = schedule_of(RATES STEPS STYLE "linear", 4);
-    assert_int_equal(schedule_resume(&mine, &stored, &plain, &err), ERR_RULE);
-    assert_non_null(strstr(err.text, "lr_decay_style"));
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -237,7 +215,6 @@ int main(void)
         cmocka_unit_test(embedding_may_have_its_own_rate),
         cmocka_unit_test(what_cannot_be_is_refused),
         cmocka_unit_test(a_rate_is_needed),
-        cmocka_unit_test(resume_wants_the_same_schedule),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

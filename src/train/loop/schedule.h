@@ -42,10 +42,4 @@ double schedule_lr(const schedule *s, int64_t n);
 double schedule_embedding_lr(const schedule *s, int64_t n); /* of word table and head */
 double schedule_decay(const schedule *s, int64_t n);
 
-/* A run that resumes has a schedule of its own and the checkpoint's. They must be equal
- * (ERR_RULE names the first difference) unless the recipe says which one wins: its own with
- * scheduler.override_opt_param_scheduler, the stored one with use_checkpoint_opt_param_scheduler.
- * `s` becomes the one to go on with. */
-status schedule_resume(schedule *s, const schedule *stored, const job *j, error *err);
-
 #endif

@@ -106,6 +106,25 @@ static status compare_recipes(trainer *t, const char *folder, int64_t iteration,
     return s;
 }
 
+/* The schedule of the checkpoint instead of the recipe's; rank 0 reads it. */
+static status take_schedule(trainer *t, const char *folder, int64_t iteration, error *err)
+{
+    arena *scratch = arena_create();
+    status s = OK;
+    if (comm_rank(t->c) == 0) {
+        checkpoint_info info;
+        job *then = ARENA_NEW(scratch, job);
+        s = checkpoint_read_info(&info, scratch, folder, iteration, err);
+        const stored_recipe stored = checkpoint_recipe(&info);
+        if (!s) s = stored_job(&stored, then, scratch, err);
+        if (!s) s = schedule_init(&t->rates, then, then->gbs, err);
+    }
+    s = ranks_follow(t->c, s, err);
+    if (!s) comm_broadcast(t->c, GROUP_WORLD, 0, &t->rates, sizeof t->rates);
+    arena_destroy(scratch);
+    return s;
+}
+
 /* checkpoint.ckpt_step is of the folder that checkpoint.load names. -1: there is none. */
 static status choose(const trainer *t, const char *folder, int64_t *iteration, error *err)
 {
@@ -146,6 +165,8 @@ static status load_checkpoint(trainer *t, const char *folder, bool weights_only,
     }
     t->at = l.c.state;
     t->opt.steps = l.c.state.optimizer_steps;
+    if (t->s->j.sched_checkpoint) s = take_schedule(t, folder, iteration, err);
+    if (s) return s;
     char line[LINE_BYTES];
     checkpoint_note note = {iteration, folder, "moefold", t->s->lay.tp, t->s->lay.pp};
     loaded_print(line, sizeof line, &note);
