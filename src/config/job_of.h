@@ -12,8 +12,8 @@ void job_of(job *j, const recipe *r);
 /* One knob of it, after that knob was set in a resolved recipe. */
 void job_take(job *j, const recipe *r, knob_id k);
 
-/* A recipe that is being resolved, and its job: what is filled in one stands in the other at once, so
- * that derivations read the job. */
+/* A recipe that is being resolved, and its job: what is filled in one stands in the other at once,
+ * so that derivations read the job. */
 typedef struct resolving {
     recipe *r;
     job *j;

@@ -23,9 +23,9 @@ int judge_dispatcher(const job *j);
 /* NVLink domains over which an EP group (ETP included) spreads. */
 int64_t judge_ep_domains(const job *j);
 
-/* Copies of a token that a dispatcher (J_DISPATCHER_ALLGATHER, _ALLTOALL) sends over the slowest link of its
- * group, in the mean: to other NVLink domains where it spreads over several, else to other
- * ranks. */
+/* Copies of a token that a dispatcher (J_DISPATCHER_ALLGATHER, _ALLTOALL) sends over the slowest
+ * link of its group, in the mean: to other NVLink domains where it spreads over several, else to
+ * other ranks. */
 double judge_copies(const job *j, int dispatcher);
 
 /* Does Megatron-Bridge leave model.moe_shared_expert_overlap on? It turns it off under flex. */

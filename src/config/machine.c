@@ -1,5 +1,5 @@
-/* machine.c - what cluster.gpu stands for: a shipped name, or a hardware file of the user's; and how
- * many there are.
+/* machine.c - what cluster.gpu stands for: a shipped name, or a hardware file of the user's; and
+ * how many there are.
  *
  * I1  Shipped names win: a file of that name is meant only where the word is a path ("./h100").
  * I2  In a recipe the path starts at the current folder, wherever it was written. */

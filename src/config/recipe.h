@@ -109,8 +109,8 @@ void recipe_derive(recipe *r);
 /* Of that what replaces the model's own: a score of groups that Megatron does not have. */
 void recipe_follow_target(recipe *r);
 
-/* Opens the layout string of the pipeline; was there one? It said how many stages there are: another
- * PP, where nobody sets VPP, keeps as many. */
+/* Opens the layout string of the pipeline; was there one? It said how many stages there are:
+ * another PP, where nobody sets VPP, keeps as many. */
 bool recipe_open_layout(recipe *r);
 void recipe_keep_stages(recipe *r, int64_t stages);
 

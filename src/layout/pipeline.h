@@ -26,8 +26,8 @@ typedef struct pipeline {
  * ERR_INPUT: a layout string that cannot be read. */
 status pipeline_derive(resolving *d, error *err);
 
-/* From a resolved job; memory comes from `a`. A split that sizes forbid sets `why_not` and leaves `stages` empty; a
- * layout string that cannot be read is ERR_INPUT. */
+/* From a resolved job; memory comes from `a`. A split that sizes forbid sets `why_not` and leaves
+ * `stages` empty; a layout string that cannot be read is ERR_INPUT. */
 status pipeline_init(pipeline *p, const job *j, arena *a, error *err);
 
 /* Layers over `n_stages` stages with E and L (and m before L) each counting as one layer, larger

@@ -108,7 +108,7 @@ typedef struct cost_model {
     bool stashes;       /* what experts keep is copied to pages in forward, and back */
     double stashes_act; /* 1: the second GEMM's input, too; 0: it is computed again */
     unsigned captured;
-    bool copies_async;         /* to the host; on CPUs the cores that compute make them */
+    bool copies_async;          /* to the host; on CPUs the cores that compute make them */
     double gathered_bytes;      /* of a weight that is gathered */
     double share[COST_KINDS];   /* of the chip, that hidden messages of a kind take */
     double kind_part[OP_COUNT]; /* of the memory's efficiency, that a kind of operation reaches */

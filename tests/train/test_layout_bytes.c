@@ -19,7 +19,7 @@
 #define EVEN          M "moe_router_force_load_balancing=true " LOSSES
 #define BESIDE        "ddp.overlap_grad_reduce=true ddp.overlap_param_gather=true " SMALL_BUCKETS
 #define SMALL_BUCKETS "ddp.bucket_size=8000 "
-#define EP_ASYNC "comm_overlap.overlap_moe_expert_parallel_comm=true "
+#define EP_ASYNC      "comm_overlap.overlap_moe_expert_parallel_comm=true "
 #define TWO_A_NODE    "cluster.gpus_per_node=2 cluster.nvlink_domain=4 "
 
 /* ---- planned and used */

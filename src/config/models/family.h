@@ -1,7 +1,7 @@
 /* family.h - the kinds of model that are known, and what all members of a kind have in common.
  *
- * Private to src/config/models: presets and the config.json reader fill a family's common knobs from
- * here. */
+ * Private to src/config/models: presets and the config.json reader fill a family's common knobs
+ * from here. */
 #ifndef MODEL_FAMILY_H
 #define MODEL_FAMILY_H
 

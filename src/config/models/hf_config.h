@@ -1,4 +1,4 @@
-/* hf_config.h - the parts of the config.json reader and of its writer. Private to src/config/models.
+/* hf_config.h - the parts of the config.json reader and of its writer; for this folder only.
  *
  * I1  What reads a field and what writes it stand side by side: a row of hf_fields.c is both, every
  *     other part is a pair of functions in one file (config_parts).
