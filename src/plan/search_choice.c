@@ -93,45 +93,32 @@ const char *choice_modules(arena *a, unsigned drop)
     return t.n ? t.s : "-";
 }
 
-/* Lists are made once and live as long as the maker. */
-static word_list *new_list(arena *a, knob_id k, const signed char *word, int n)
+static void list_word(word_list *l, knob_id k, int word)
 {
-    word_list *l = ARENA_NEW(a, word_list);
-    signed char *own = ARENA_ARRAY(a, signed char, n);
-    value *v = ARENA_ARRAY(a, value, n);
-    for (int i = 0; i < n; i++) {
-        own[i] = word[i];
-        v[i] = value_of_text(job_word(k, word[i]));
-    }
-    *l = (word_list){own, v, n};
-    return l;
+    l->word[l->n] = (signed char)word;
+    l->v[l->n++] = value_of_text(job_word(k, word));
 }
 
 static void open_lists(choice_maker *m)
 {
-    static const signed char all[] = {J_GRAPH_MODULES_ATTN, J_GRAPH_MODULES_MOE_ROUTER,
-                                      J_GRAPH_MODULES_MOE_PREPROCESS};
-    static const struct {
-        int first, n;
-    } of_scope[SCOPES] = {
-        [SCOPE_ATTENTION] = {0, 1}, [SCOPE_ROUTER] = {1, 2}, [SCOPE_BOTH] = {0, 3}};
-    for (int g = 0; g < SCOPES; g++)
-        m->graph_modules[g] =
-            new_list(m->a, K_GRAPH_MODULES, all + of_scope[g].first, of_scope[g].n);
+    static const int words[] = {J_GRAPH_MODULES_ATTN, J_GRAPH_MODULES_MOE_ROUTER,
+                                J_GRAPH_MODULES_MOE_PREPROCESS};
+    for (int i = 0; i < 3; i++) {
+        list_word(&m->graph_modules[SCOPE_BOTH], K_GRAPH_MODULES, words[i]);
+        list_word(&m->graph_modules[i ? SCOPE_ROUTER : SCOPE_ATTENTION], K_GRAPH_MODULES, words[i]);
+    }
 }
 
 static const word_list *modules_of(choice_maker *m, unsigned drop)
 {
-    signed char word[DROP_MODULES];
     unsigned at = 0;
-    int n = 0;
-    for (int i = 0; i < DROP_MODULES; i++) {
-        if (!(drop & drop_modules[i].drop)) continue;
-        at |= 1u << i;
-        word[n++] = (signed char)drop_modules[i].listed;
-    }
-    if (!m->drop_modules[at]) m->drop_modules[at] = new_list(m->a, K_RECOMPUTE_MODULES, word, n);
-    return m->drop_modules[at];
+    for (int i = 0; i < DROP_MODULES; i++)
+        if (drop & drop_modules[i].drop) at |= 1u << i;
+    word_list *l = &m->drop_modules[at];
+    if (!l->n)
+        for (int i = 0; i < DROP_MODULES; i++)
+            if (at & 1u << i) list_word(l, K_RECOMPUTE_MODULES, drop_modules[i].listed);
+    return l;
 }
 
 unsigned choice_captured(const choice_maker *m, graph_scope g)
@@ -227,13 +214,11 @@ static void set_parallel(destination to, const choice *c)
 
 static void put_levels(destination to, const int64_t levels[2])
 {
-    choice_maker *m = to.m;
-    level_list *l = memo_get(&m->levels, levels);
-    if (!l) {
-        l = ARENA_NEW(m->a, level_list);
-        for (int i = 0; i < 2; i++) l->v[i] = value_of_int(l->item[i] = levels[i]);
-        memo_put(&m->levels, levels, l);
-    }
+    int x = 0, y = 0;
+    while (levels[0] >> (x + 1) && x < LEVELS_LOG - 1) x++;
+    while (levels[1] >> (y + 1) && y < LEVELS_LOG - 1) y++;
+    level_list *l = &to.m->levels[x][y];
+    for (int i = 0; i < 2; i++) l->v[i] = value_of_int(l->item[i] = levels[i]);
     note(to, K_CP_LEVELS, (value){.kind = V_LIST, .list = {l->v, 2}});
     job_put_ints(to.j, K_CP_LEVELS, l->item, 2);
 }
@@ -308,7 +293,7 @@ static void set_graphs(destination to, graph_scope g)
                  !g                ? J_GRAPHS_NONE
                  : g == SCOPE_STEP ? J_GRAPHS_FULL_ITERATION
                                    : J_GRAPHS_TRANSFORMER_ENGINE);
-    if (!named || g != SCOPE_BOTH) put_words(to, K_GRAPH_MODULES, m->graph_modules[g]);
+    if (!named || g != SCOPE_BOTH) put_words(to, K_GRAPH_MODULES, &m->graph_modules[g]);
     if (g != SCOPE_STEP) return;
     put_flag(to, K_PAGED_STASH, true);
     put_flag(to, K_OP_FUSER, true);
@@ -411,7 +396,6 @@ void choice_open(choice_maker *m, const recipe *given, arena *a)
         m->by_plan[k] = given->knob[k].why == by_plan;
     }
     memo_init(&m->splits, 3 * sizeof(int64_t), a);
-    memo_init(&m->levels, 2 * sizeof(int64_t), a);
     open_lists(m);
 }
 

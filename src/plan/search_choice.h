@@ -71,9 +71,10 @@ typedef struct pipe_split {
 enum { PRECISIONS_MAX = 8 };
 
 /* Lists as jobs and recipes have them. */
+enum { LISTED_MAX = DROP_MODULES, LEVELS_LOG = 16 };
 typedef struct word_list {
-    const signed char *word; /* J_... */
-    const value *v;
+    signed char word[LISTED_MAX]; /* J_... */
+    value v[LISTED_MAX];
     int n;
 } word_list;
 
@@ -101,8 +102,9 @@ typedef struct choice_maker {
         struct base_setup *next;
     } * bases;
     memo splits; /* pipe_split by PP, VPP and split */
-    memo levels; /* level_list by both */
-    const word_list *graph_modules[SCOPES], *drop_modules[1 << DROP_MODULES];
+    /* In place: a choice may be set between a mark of the arena and its release. */
+    word_list graph_modules[SCOPES], drop_modules[1 << DROP_MODULES];
+    level_list levels[LEVELS_LOG][LEVELS_LOG]; /* by powers of two */
 } choice_maker;
 
 /* Everything but routing and precisions, of which there is none yet. */
