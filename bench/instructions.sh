@@ -33,6 +33,6 @@ steps() {
 row "check" check deepseek-v3 ep=64 pp=8 --gpus 256xH100
 row "check of every rank" check recipes/dsv3-128k-h100.yaml --all-ranks
 row "price" price recipes/dsv3-128k-h100.yaml
-row "plan" plan qwen3-30b-a3b --gpus 16xH100 --seq 4096
+row "plan" plan qwen3-30b-a3b --gpus 16xH100 --seq 4096 --seconds 2000
 steps "1 step"
 steps "9 steps"
