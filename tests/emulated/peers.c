@@ -6,6 +6,7 @@
  * (paced.h). With "peers:late=7" streams are threads that run what they are given some time later,
  * with pauses from that seed (late.h): what waits do not order goes wrong. With "peers:staged"
  * ranks do as if they could not reach each other's memory; "peers:staged,us=200" is both. */
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,29 +21,36 @@
 #include "emulated/paced.h"
 #include "ir/target.h"
 
-typedef struct card {
-    unsigned char *memory[SPACE_COUNT];
-    unsigned char *windows[STREAM_COUNT];
-    const paced *pace; /* its points, which it writes before the ranks meet */
-    struct late_points *points;
-} card;
-
 /* Events of late streams. */
 typedef struct late_points {
     late_event at[STREAM_COUNT][GROUP_COUNT][POINT_COUNT], marks[STREAM_COUNT];
     late_event *events; /* [issue_slots(n)] */
 } late_points;
 
+/* Points of a rank, which it writes before the ranks meet. Others may come to the wait for its last
+ * DONE when it has closed its device: whoever leaves last gives them back. */
+typedef struct rank_points {
+    atomic_int users;
+    paced pace;
+    late_points late;
+} rank_points;
+
+typedef struct card {
+    unsigned char *memory[SPACE_COUNT];
+    unsigned char *windows[STREAM_COUNT];
+    rank_points *points;
+} card;
+
 typedef struct peers_device {
     host_device *host; /* memory and stamps; its queues stay empty */
     bool staged;
     unsigned char *windows[STREAM_COUNT];
-    card *cards; /* [size], by rank; after join */
+    card *cards; /* [n_cards], by rank; after join */
+    int64_t n_cards;
     int32_t table[STREAM_COUNT][4 * PEERS_MAX];
-    paced pace;
+    rank_points *points;
     uint64_t seed; /* of late streams */
     late *late;    /* NULL: what is issued is done when the call returns */
-    late_points points;
 } peers_device;
 
 /* Functions of host.c find their state in d->state: it is that of the host part. */
@@ -55,7 +63,7 @@ static peers_device *peers_of(const device *d)
 
 static paced *pace_of(const device *d)
 {
-    return &peers_of(d)->pace;
+    return &peers_of(d)->points->pace;
 }
 
 static late *late_of(const device *d)
@@ -65,13 +73,13 @@ static late *late_of(const device *d)
 
 static void hook_wait(device *d, op_stream s, int slot)
 {
-    if (late_of(d)) late_wait(late_of(d), s, &peers_of(d)->points.events[slot]);
+    if (late_of(d)) late_wait(late_of(d), s, &peers_of(d)->points->late.events[slot]);
     paced_behind(pace_of(d), s, pace_of(d)->events[slot]);
 }
 
 static void hook_record(device *d, op_stream s, int slot)
 {
-    if (late_of(d)) late_record(late_of(d), s, &peers_of(d)->points.events[slot]);
+    if (late_of(d)) late_record(late_of(d), s, &peers_of(d)->points->late.events[slot]);
     pace_of(d)->events[slot] = pace_of(d)->end[s];
 }
 
@@ -148,29 +156,29 @@ static const int32_t *hook_fetch(device *d, op_stream s, const void *from, int64
 
 static void hook_mark(device *d, op_stream s)
 {
-    if (late_of(d)) late_record(late_of(d), s, &peers_of(d)->points.marks[s]);
+    if (late_of(d)) late_record(late_of(d), s, &peers_of(d)->points->late.marks[s]);
     pace_of(d)->marks[s] = pace_of(d)->end[s];
 }
 
 static bool hook_passed(device *d, op_stream s)
 {
-    if (late_of(d)) return late_is_past(&peers_of(d)->points.marks[s]);
+    if (late_of(d)) return late_is_past(&peers_of(d)->points->late.marks[s]);
     return paced_is_past(pace_of(d)->marks[s]);
 }
 
 static void hook_point(device *d, issue_point p)
 {
-    late_event *at = &peers_of(d)->points.at[p.stream][p.group][p.kind];
+    late_event *at = &peers_of(d)->points->late.at[p.stream][p.group][p.kind];
     if (late_of(d)) late_record(late_of(d), p.stream, at);
     pace_of(d)->points[p.stream][p.group][p.kind] = pace_of(d)->end[p.stream];
 }
 
 static void hook_await(device *d, op_stream s, int64_t rank, issue_point theirs)
 {
-    const paced *other = peers_of(d)->cards[rank].pace;
-    late_points *points = peers_of(d)->cards[rank].points;
-    if (late_of(d)) late_wait(late_of(d), s, &points->at[theirs.stream][theirs.group][theirs.kind]);
-    paced_behind(pace_of(d), s, other->points[theirs.stream][theirs.group][theirs.kind]);
+    rank_points *other = peers_of(d)->cards[rank].points;
+    if (late_of(d))
+        late_wait(late_of(d), s, &other->late.at[theirs.stream][theirs.group][theirs.kind]);
+    paced_behind(pace_of(d), s, other->pace.points[theirs.stream][theirs.group][theirs.kind]);
 }
 
 static device_address hook_locate(const device *d, const void *at)
@@ -268,16 +276,30 @@ static const issue_hooks hooks = {.wait = hook_wait,
 
 /* ---- the table's */
 
+static void release(rank_points *x)
+{
+    if (x && atomic_fetch_sub(&x->users, 1) == 1) free(x);
+}
+
+static void release_cards(peers_device *p)
+{
+    for (int64_t r = 0; r < p->n_cards; r++) release(p->cards[r].points);
+    free(p->cards);
+    p->cards = NULL;
+    p->n_cards = 0;
+}
+
 static void close_peers(device *d)
 {
     peers_device *p = peers_of(d);
     issue_close(d);
     late_close(p->late);
-    free(p->points.events);
+    free(p->points->late.events);
     host_close(d);
     for (int s = 0; s < STREAM_COUNT; s++) free(p->windows[s]);
-    paced_close(&p->pace);
-    free(p->cards);
+    paced_close(&p->points->pace);
+    release_cards(p);
+    release(p->points);
     free(p);
 }
 
@@ -297,7 +319,7 @@ static bool read_words(peers_device *p, const char *words)
     }
     if (strncmp(words, pace, strlen(pace)) != 0) return !*words;
     long us = strtol(words + strlen(pace), &end, 10);
-    p->pace.seconds = 1e-6 * (double)us;
+    p->points->pace.seconds = 1e-6 * (double)us;
     return us > 0 && us <= 1000000 && !*end;
 }
 
@@ -305,7 +327,12 @@ static status open_peers(device *d, const char *words, const device_options *o, 
 {
     (void)o;
     peers_device *p = calloc(1, sizeof *p);
-    if (!p) return error_set(err, ERR_MACHINE, "cannot open the device: out of host memory");
+    if (p) p->points = calloc(1, sizeof *p->points);
+    if (!p || !p->points) {
+        free(p);
+        return error_set(err, ERR_MACHINE, "cannot open the device: out of host memory");
+    }
+    atomic_init(&p->points->users, 1);
     status s = read_words(p, words) ? host_open(d, NULL, err)
                                     : error_set(err, ERR_MACHINE,
                                                 "device peers:%s; repair: peers, peers:staged, "
@@ -313,6 +340,7 @@ static status open_peers(device *d, const char *words, const device_options *o, 
                                                 "peers:staged,us=200",
                                                 words);
     if (s) {
+        free(p->points);
         free(p);
         return s;
     }
@@ -344,16 +372,18 @@ static status join(device *d, const device_traffic *t, error *err)
     if (st) return st;
     memcpy(mine.memory, p->host->memory, sizeof mine.memory);
     memcpy(mine.windows, p->windows, sizeof mine.windows);
-    mine.pace = &p->pace;
-    mine.points = &p->points;
+    mine.points = p->points;
     if (!comm_shares_process(d->c))
         return error_set(
             err, ERR_MACHINE,
             "device peers: its ranks are threads of one process; repair: --as-threads");
-    free(p->cards);
+    release_cards(p);
     p->cards = calloc((size_t)comm_size(d->c), sizeof *p->cards);
     if (!p->cards) return error_set(err, ERR_MACHINE, "no host memory for the ranks' cards");
     comm_collect(d->c, GROUP_WORLD, &mine, sizeof mine, p->cards);
+    p->n_cards = comm_size(d->c);
+    for (int64_t r = 0; r < p->n_cards; r++) atomic_fetch_add(&p->cards[r].points->users, 1);
+    comm_barrier(d->c, GROUP_WORLD); /* nobody is gone before all have counted */
     return OK;
 }
 
@@ -410,18 +440,18 @@ static double stamp_read(device *d, int stamp)
 static status events(device *d, int n, error *err)
 {
     peers_device *p = peers_of(d);
-    status s = paced_events(&p->pace, issue_slots(n), err);
+    status s = paced_events(&p->points->pace, issue_slots(n), err);
     if (p->late) late_until_all(p->late);
-    free(p->points.events);
-    p->points.events = calloc((size_t)issue_slots(n), sizeof *p->points.events);
-    if (!s && !p->points.events) s = error_set(err, ERR_MACHINE, "no host memory for events");
+    free(p->points->late.events);
+    p->points->late.events = calloc((size_t)issue_slots(n), sizeof *p->points->late.events);
+    if (!s && !p->points->late.events) s = error_set(err, ERR_MACHINE, "no host memory for events");
     return s ? s : issue_events(d, n, err);
 }
 
 static void wait_here(device *d, int event)
 {
     issue_until_recorded(d, event);
-    if (late_of(d)) late_until(&peers_of(d)->points.events[issue_slot(d, event)]);
+    if (late_of(d)) late_until(&peers_of(d)->points->late.events[issue_slot(d, event)]);
     paced_until(pace_of(d)->events[issue_slot(d, event)]);
 }
 
@@ -429,7 +459,7 @@ static bool is_complete(device *d, int event)
 {
     if (!issue_recorded(d, event)) return false;
     const int slot = issue_slot(d, event);
-    if (late_of(d)) return late_is_past(&peers_of(d)->points.events[slot]);
+    if (late_of(d)) return late_is_past(&peers_of(d)->points->late.events[slot]);
     return paced_is_past(pace_of(d)->events[slot]);
 }
 
