@@ -73,8 +73,7 @@ static status read_case(arena *a, const cli_words *w, recipe *r, const char **fo
 }
 
 /* The case on this rank, from joining the job to leaving it. */
-static int run_rank(const setup *s, arena *a, const char *folder, const parity_options *o,
-                    bool json)
+static int run_rank(const setup *s, arena *a, const parity_options *o, bool json)
 {
     comm *c = NULL;
     error err = {{0}};
@@ -82,14 +81,14 @@ static int run_rank(const setup *s, arena *a, const char *folder, const parity_o
     status st = cli_open(&c, s, a, &err);
     if (!st) {
         if (cli_speaks()) waiting_begin("parity", "steps of the case", WAITING_UNKNOWN, 0);
-        st = parity_run(&result, s, a, folder, o, c, &err);
+        st = parity_run(&result, s, a, o, c, &err);
         if (cli_speaks()) waiting_end();
     }
     int code = st ? (int)st : result.ok ? OK : ERR_RULE;
     bool speaks = cli_speaks();
     if (st && speaks) cli_fail("parity", st, &err);
     if (!st && speaks && json) print_json(&result);
-    if (!st && speaks && !json) print_text(folder, &result, a);
+    if (!st && speaks && !json) print_text(o->folder, &result, a);
     comm_close(c);
     return code;
 }
@@ -99,7 +98,7 @@ int command_parity(int argc, char **argv)
     bool json = false, done = false, broken = false;
     int code = OK, n_ranks = 0;
     parity_options o = {0};
-    const char *folder = NULL, *ranks = NULL;
+    const char *ranks = NULL;
     const cli_option options[] = {
         {"--json", NULL, "print JSON (docs/JSON.md)", &json, NULL},
         {"--ranks", "N", "start N ranks on this machine (mpirun)", NULL, &ranks},
@@ -110,7 +109,7 @@ int command_parity(int argc, char **argv)
     setup *s = ARENA_NEW(a, setup);
     error err = {{0}};
     const cli_words words = {"parity", argc, argv, options, 3};
-    status st = read_case(a, &words, r, &folder, &done, &err);
+    status st = read_case(a, &words, r, &o.folder, &done, &err);
     if (!st && !done) st = cli_read_ranks(ranks, argc, argv, r, &n_ranks, &err);
     if (!st && !done) cli_own_target(r, !n_ranks && cli_speaks());
     if (!st && !done) st = setup_init(s, r, a, &err);
@@ -123,7 +122,8 @@ int command_parity(int argc, char **argv)
     else if (n_ranks)
         code = cli_run_ranks(argc, argv, n_ranks);
     else if (!done)
-        code = run_rank(s, a, folder, &o, json);
+        o.folder = folder;
+    code = run_rank(s, a, &o, json);
     arena_destroy(a);
     return code;
 }

@@ -173,7 +173,7 @@ typedef struct hardware {
     double calls[CALL_KINDS][2]; /* forward, backward; 0 everywhere: as many as launches */
     double narrow_calls;         /* times those of GEMMs that are narrow */
     double unfused_calls;        /* times those of the router or of routing where it is unfused */
-    double framework; /* 1: what runs there is Megatron's program, not ours (see simulate.c, cost.c) */
+    double framework;            /* 1: what runs there is Megatron's program, not ours */
     /* What the framework makes of it: one factor on device times and one on host times for each
      * generation of containers, oldest first. */
     struct stack {

@@ -214,8 +214,8 @@ static void add_job(const changing *w, change *c)
     }
 }
 
-/* I1, I2. What the repair sets stands once. It may take back the change itself: then it differs from
- * nothing. False: there is none. */
+/* I1, I2. What the repair sets stands once. It may take back the change itself: then it differs
+ * from nothing. False: there is none. */
 static bool add_repair(change *c, const violation *v, arena *a)
 {
     int i = 0;

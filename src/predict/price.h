@@ -11,8 +11,8 @@
 #include "predict/cost.h"
 #include "predict/watch.h"
 
-/* How a list moves the state between lists (simulate.c, I4): seconds from when the device or the host
- * were done with what was before to when they are done with it. */
+/* How a list moves the state between lists (simulate.c, I4): seconds from when the device or the
+ * host were done with what was before to when they are done with it. */
 typedef struct simulation_pace {
     double device; /* from the device to the device */
     double late;   /* from the host to the device */

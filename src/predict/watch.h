@@ -1,8 +1,8 @@
 /* watch.h - the interface by which a simulated step reports each operation, for the timeline.
  *
- * A price is a sum; a timeline needs its terms. The players (simulate.c, stages.c) tell a watcher of
- * every list, operation and wait in the order in which they play them, with times from the start of
- * the step. Without a watcher they compute the same sums and report nothing.
+ * A price is a sum; a timeline needs its terms. The simulators (simulate.c, stages.c) tell a
+ * watcher of every list, operation and wait in their order, with times from the start of the step.
+ * Without a watcher they compute the same sums and report nothing.
  *
  * I1  What is told of the compute stream of a rank has no gap and no overlap from the start of the
  *     step to the end of its last list: operations, waits with a cause, and what is added to both.

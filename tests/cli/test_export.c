@@ -165,8 +165,8 @@ static void computes_the_same(const one *c, const loaded *x, const char *folder)
 {
     parity_result r;
     error err;
-    parity_options o = {.max_steps = 1};
-    if (parity_run(&r, x->s, x->a, folder, &o, NULL, &err)) fail_msg("%s: %s", c->name, err.text);
+    parity_options o = {.folder = folder, .max_steps = 1};
+    if (parity_run(&r, x->s, x->a, &o, NULL, &err)) fail_msg("%s: %s", c->name, err.text);
     if (!r.ok)
         fail_msg("%s: loss differs by %g, logits by %g", c->name, r.loss_rel_err, r.logits_rel_err);
 }

@@ -21,8 +21,8 @@ static void buffers_have_the_shapes_of_ops_def(void **state)
         "",
         "model.tensor_model_parallel_size=2 cluster.n_gpus=2",
         "model.context_parallel_size=2 cluster.n_gpus=2",
-        "model.expert_model_parallel_size=2 cluster.n_gpus=2 "
-        "model.moe_token_dispatcher_type=alltoall",
+        ("model.expert_model_parallel_size=2 cluster.n_gpus=2 "
+         "model.moe_token_dispatcher_type=alltoall"),
         "model.expert_model_parallel_size=2 cluster.n_gpus=2 model.moe_token_dispatcher_type=flex",
         "model.pipeline_model_parallel_size=2 cluster.n_gpus=2 mixed_precision=bf16_mixed",
         "moefold.fusion=[qkv,add_norm,norm_back]",

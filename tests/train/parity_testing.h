@@ -41,7 +41,9 @@ static inline void run_case(comm *c, void *with)
     }
     if (!s) s = model_fill(r, err);
     if (!s) s = setup_init(built, r, a, err);
-    if (!s) s = parity_run(&q->result[rank], built, a, q->folder, &q->o, c, err);
+    parity_options o = q->o;
+    o.folder = q->folder;
+    if (!s) s = parity_run(&q->result[rank], built, a, &o, c, err);
     const char *worst = q->result[rank].grad_worst;
     snprintf(q->worst[rank], sizeof q->worst[rank], "%s", worst ? worst : "-");
     q->s[rank] = s;

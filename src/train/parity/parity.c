@@ -152,8 +152,7 @@ static void compare_logits(parity *q, parity_result *r, squares logits)
     r->logits_rel_err = relative((squares){sums[0], sums[1]});
 }
 
-static status run_case(parity *q, parity_result *r, const char *folder, const parity_options *o,
-                       error *err)
+static status run_case(parity *q, parity_result *r, const parity_options *o, error *err)
 {
     const char *names[] = {"loss", "logits", "grad", "curve"};
     const json_t *tolerance = json_object_get(q->g->json, "tolerance");
@@ -162,7 +161,7 @@ static status run_case(parity *q, parity_result *r, const char *folder, const pa
     array_loan w;
     status s = ranks_agree(q->c, array_borrow(&w, q->e, q->p, ARRAY_WEIGHTS, err), err);
     if (s) return s;
-    s = hf_load(&(hf_rank){q->s, &q->p->at, &q->p->weights, w.values}, folder, &report, err);
+    s = hf_load(&(hf_rank){q->s, &q->p->at, &q->p->weights, w.values}, o->folder, &report, err);
     array_return(&w, ARRAY_ROUNDED);
     s = ranks_agree(q->c, s, err);
     if (s) return s;
@@ -211,17 +210,16 @@ static status fits_case(const parity *q, const char *folder, error *err)
 }
 
 /* Builds and runs the program of a setup. */
-static status run_setup(parity *q, parity_result *r, const char *folder, const parity_options *o,
-                        error *err)
+static status run_setup(parity *q, parity_result *r, const parity_options *o, error *err)
 {
     *r = (parity_result){0};
     q->overflow = 0;
     program_build(q->p, q->s, q->p->at.rank, q->a);
     double bytes = (double)q->p->arena_bytes;
-    status s = fits_case(q, folder, err);
+    status s = fits_case(q, o->folder, err);
     if (!s) s = executor_open(&q->e, q->p, q->c, (executor_options){.plain = o->plain}, err);
     s = ranks_agree(q->c, s, err);
-    if (!s) s = run_case(q, r, folder, o, err);
+    if (!s) s = run_case(q, r, o, err);
     executor_close(q->e);
     q->e = NULL;
     comm_max(q->c, GROUP_WORLD, &bytes, 1);
@@ -230,11 +228,10 @@ static status run_setup(parity *q, parity_result *r, const char *folder, const p
 }
 
 /* Again with larger routed buffers, as long as some were too small. */
-static status run_grown(parity *q, parity_result *r, const char *folder, const parity_options *o,
-                        error *err)
+static status run_grown(parity *q, parity_result *r, const parity_options *o, error *err)
 {
     for (;;) {
-        status s = run_setup(q, r, folder, o, err);
+        status s = run_setup(q, r, o, err);
         if (s || q->overflow <= 1) return s;
         double factor = q->s->j.buffer_factor * q->overflow * 1.5;
         if (q->s->j.on_overflow == J_ON_OVERFLOW_STOP || factor > 1024)
@@ -250,8 +247,8 @@ static status run_grown(parity *q, parity_result *r, const char *folder, const p
     }
 }
 
-status parity_run(parity_result *out, const setup *given, arena *a, const char *folder,
-                  const parity_options *o, comm *c, error *err)
+status parity_run(parity_result *out, const setup *given, arena *a, const parity_options *o,
+                  comm *c, error *err)
 {
     golden_case g = {0};
     comm *own = NULL;
@@ -263,13 +260,13 @@ status parity_run(parity_result *out, const setup *given, arena *a, const char *
     if (!c) st = comm_open_self(&own, err);
     q.c = c ? c : own;
     if (!st) st = comm_groups(q.c, s, err);
-    if (!st) st = ranks_agree(q.c, golden_open(&g, a, folder, err), err);
+    if (!st) st = ranks_agree(q.c, golden_open(&g, a, o->folder, err), err);
     if (!st) {
         q.p->at.rank = comm_rank(q.c);
         take_optimizer(s, &g);
         q.mask = ARENA_ARRAY(a, float, g.batch *g.seq);
         for (int64_t i = 0; i < g.batch * g.seq; i++) q.mask[i] = g.labels[i] >= 0;
-        st = run_grown(&q, out, folder, o, err);
+        st = run_grown(&q, out, o, err);
     }
     json_decref(g.json);
     comm_close(own);

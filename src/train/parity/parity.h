@@ -25,8 +25,9 @@ typedef struct parity_result {
 } parity_result;
 
 typedef struct parity_options {
-    bool plain;    /* oracle kernels only */
-    int max_steps; /* of the curve; 0: all */
+    const char *folder; /* of the case */
+    bool plain;         /* oracle kernels only */
+    int max_steps;      /* of the curve; 0: all */
 } parity_options;
 
 /* What the case fixes beside its model, which is `folder`: overrides, key=value, of CPU, batch, no
@@ -42,7 +43,7 @@ status parity_fixes(parity_fixed *out, const char *folder, arena *a, error *err)
  * lives until comm_close); NULL: one rank. The result, or the error, is the same on all ranks.
  * Every rank brings an arena of its own, where texts live. Routed buffers that are too small are
  * made larger, and the case begins again. */
-status parity_run(parity_result *out, const setup *given, arena *a, const char *folder,
-                  const parity_options *o, comm *c, error *err);
+status parity_run(parity_result *out, const setup *given, arena *a, const parity_options *o,
+                  comm *c, error *err);
 
 #endif
