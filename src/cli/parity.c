@@ -122,8 +122,7 @@ int command_parity(int argc, char **argv)
     else if (n_ranks)
         code = cli_run_ranks(argc, argv, n_ranks);
     else if (!done)
-        o.folder = folder;
-    code = run_rank(s, a, &o, json);
+        code = run_rank(s, a, &o, json);
     arena_destroy(a);
     return code;
 }
