@@ -37,65 +37,23 @@ typedef struct edits {
     size_t n;
 } edits;
 
-#define SET_NULL(K)                                                                                \
+#define AN_EDIT(k, kind, ...)                                                                      \
     {                                                                                              \
-        K_##K, EDIT_NULL,                                                                          \
+        k, kind,                                                                                   \
         {                                                                                          \
-            0                                                                                      \
+            __VA_ARGS__                                                                            \
         }                                                                                          \
     }
-#define SET_FLAG(K, on)                                                                            \
-    {                                                                                              \
-        K_##K, EDIT_FLAG,                                                                          \
-        {                                                                                          \
-            .flag = on                                                                             \
-        }                                                                                          \
-    }
-#define SET_INT(K, n)                                                                              \
-    {                                                                                              \
-        K_##K, EDIT_INT,                                                                           \
-        {                                                                                          \
-            .whole = n                                                                             \
-        }                                                                                          \
-    }
-#define SET_WORD(K, W)                                                                             \
-    {                                                                                              \
-        K_##K, EDIT_WORD,                                                                          \
-        {                                                                                          \
-            .word = J_##K##_##W                                                                    \
-        }                                                                                          \
-    }
+#define SET_NULL(K)     AN_EDIT(K_##K, EDIT_NULL, 0)
+#define SET_FLAG(K, on) AN_EDIT(K_##K, EDIT_FLAG, .flag = on)
+#define SET_INT(K, n)   AN_EDIT(K_##K, EDIT_INT, .whole = n)
+#define SET_WORD(K, W)  AN_EDIT(K_##K, EDIT_WORD, .word = J_##K##_##W)
 #define SET_WORDS(K, ...)                                                                          \
-    {                                                                                              \
-        K_##K, EDIT_WORDS,                                                                         \
-        {                                                                                          \
-            .words = {                                                                             \
-                (const signed char[]){__VA_ARGS__},                                                \
-                sizeof(const signed char[]){__VA_ARGS__}                                           \
-            }                                                                                      \
-        }                                                                                          \
-    }
-#define SET_EMPTY(K)                                                                               \
-    {                                                                                              \
-        K_##K, EDIT_WORDS,                                                                         \
-        {                                                                                          \
-            .words = { NULL, 0 }                                                                   \
-        }                                                                                          \
-    }
-#define TWICE(K)                                                                                   \
-    {                                                                                              \
-        K_##K, EDIT_DOUBLE,                                                                        \
-        {                                                                                          \
-            0                                                                                      \
-        }                                                                                          \
-    }
-#define HALF(K)                                                                                    \
-    {                                                                                              \
-        K_##K, EDIT_HALVE,                                                                         \
-        {                                                                                          \
-            0                                                                                      \
-        }                                                                                          \
-    }
+    AN_EDIT(K_##K, EDIT_WORDS, .words.word = (const signed char[]){__VA_ARGS__},                   \
+            .words.n = sizeof(const signed char[]){__VA_ARGS__})
+#define SET_EMPTY(K) AN_EDIT(K_##K, EDIT_WORDS, .words.word = NULL)
+#define TWICE(K)     AN_EDIT(K_##K, EDIT_DOUBLE, 0)
+#define HALF(K)      AN_EDIT(K_##K, EDIT_HALVE, 0)
 #define EDITS(...)                                                                                 \
     {                                                                                              \
         (const edit[]){__VA_ARGS__}, sizeof(const edit[]){__VA_ARGS__} / sizeof(edit)              \
