@@ -384,17 +384,21 @@ status shell_run_command(shell *sh, const node *n, truth *out)
     return s || !n->n_docs ? s : run_documents(sh, n, &w);
 }
 
-/* Marks of names are read as letters; those of commands become commands again, which hold blanks
+/* Marks of names are read as letters, so what ends a word there (a name that was made of a value may
+ * hold blanks and quotes) becomes '_'; those of commands become commands again, which hold blanks
  * and quotes. */
 static const char *readable_again(shell *sh, const char *text, size_t n)
 {
     textbuf t = text_init(sh->a);
-    bool command = false;
+    bool command = false, name = false;
     for (size_t i = 0; i < n; i++) {
-        command |= text[i] == SHELL_MARK && i + 1 < n && text[i + 1] == '$';
-        bool mark = text[i] == SHELL_MARK || text[i] == SHELL_MARK_END;
-        if (!command || !mark) text_put(&t, text + i, 1);
-        if (text[i] == SHELL_MARK_END) command = false;
+        bool opens = text[i] == SHELL_MARK, closes = text[i] == SHELL_MARK_END;
+        command |= opens && i + 1 < n && text[i + 1] == '$';
+        name &= !closes;
+        bool ends = name && strchr(" \t\r\n'\"\\`$;&|<>(){}[]", text[i]);
+        if (!command || !(opens || closes)) text_put(&t, ends ? "_" : text + i, 1);
+        name |= opens && !command;
+        command &= !closes;
     }
     return t.s;
 }
