@@ -25,8 +25,9 @@ await() { # CONDITION...: is it true within two minutes?
     return 1
 }
 none_runs() { [ -z "$(running)" ]; }
-steps() { grep -qs 'iteration  *2/' "$work/out"; }
 has_ended() { ! kill -0 "$pid" 2>/dev/null; }
+# A run that stops by itself may do so before its second step where the machine is busy.
+steps() { grep -qs 'iteration  *2/' "$work/out" || has_ended; }
 
 # Python, for a shell starts what is in the background with SIGINT ignored.
 start() { # RANKS [WORDS]: sets pid, launcher and ranks (process numbers)
