@@ -56,7 +56,7 @@ static void update_piece(const update_arrays *a, int64_t k)
     verdict[VERDICT_OUTCOME] = STEP_TAKEN;
     verdict[VERDICT_SCALE] = verdict[VERDICT_CORRECT1] = verdict[VERDICT_CORRECT2] = 1;
     verdict[VERDICT_LR] = 1e-3;
-    adamw_numbers numbers = {0.9, 0.95, 1e-8, false};
+    adam_numbers numbers = adam_of(0.9, 0.95, 1e-8, false);
     update_arrays x = *a;
     x.masters.at = (float *)a->masters.at + k * PIECE;
     x.first.at = (float *)a->first.at + k * PIECE;

@@ -105,8 +105,8 @@ static step_result step_with(optimizer *o, const update_arrays *x, step_rates ra
     verdict_limits limits = {o->clip, o->skip_norm, o->beta1, o->beta2};
     update_verdict(verdict, sums, given, &limits);
     step_result r = step_result_of(verdict);
-    adamw_numbers numbers = {o->beta1, o->beta2, o->eps, o->l2};
-    update_adamw(&numbers, verdict, o->table, x, NULL);
+    adam_numbers k = adam_of(o->beta1, o->beta2, o->eps, o->l2);
+    update_adamw(&k, verdict, o->table, x, NULL);
     o->steps += r.outcome == STEP_TAKEN;
     return r;
 }

@@ -40,60 +40,19 @@ static void squares(const kernel_call *c)
     *(double *)c->out[OUT_SQUARES_sum] = update_squares(t, x);
 }
 
-/* Of the losses of this rank's tokens: buffers hold weighted sums, and sums of weights. */
-static double tokens_loss(const float *loss, double here)
-{
-    double weights = (double)loss[1];
-    return weights > 0 ? (double)loss[0] / weights * here : 0;
-}
-
-static void add_losses(const kernel_call *c, double *tally)
-{
-    const float *loss = c->in[IN_TALLY_loss];      /* [MICROS][2] */
-    const float *mtp = c->in[IN_TALLY_mtp];        /* [MICROS][2] */
-    const double *counts = c->in[IN_TALLY_counts]; /* [MICROS][COUNTS_COUNT] */
-    for (int64_t m = 0; m < c->o->dim[DIM_TALLY_MICROS] && loss; m++) {
-        const double *n = counts + m * COUNTS_COUNT;
-        tally[SUM_LOSS] += tokens_loss(loss + 2 * m, n[COUNTS_HERE]);
-        tally[SUM_TOKENS] += n[COUNTS_HERE];
-        tally[SUM_OBJECTIVE] += (double)loss[2 * m];
-        if (!mtp) continue;
-        tally[SUM_OBJECTIVE] += (double)mtp[2 * m];
-        if (n[COUNTS_MTP_WHOLE] > 0)
-            tally[SUM_MTP] += tokens_loss(mtp + 2 * m, n[COUNTS_MTP_HERE]) / n[COUNTS_MTP_WHOLE];
-    }
-}
-
-static double sum_of(const float *x, int64_t n)
-{
-    double sum = 0;
-    for (int64_t i = 0; i < n && x; i++) sum += (double)x[i];
-    return sum;
-}
-
-static bool overflows(const float *rows, int64_t n) /* [n][2] */
-{
-    for (int64_t i = 0; i < n && rows; i++)
-        if (rows[2 * i] > rows[2 * i + 1]) return true;
-    return false;
-}
-
 static void tally(const kernel_call *c)
 {
-    double *t = c->out[OUT_TALLY_tally];
-    const double *given = c->in[IN_TALLY_given];
-    int64_t layers = c->o->dim[DIM_TALLY_LAYERS];
-    memset(t, 0, sizeof *t * SUM_COUNT);
-    add_losses(c, t);
-    t[SUM_AUX] = sum_of(c->in[IN_TALLY_aux], layers);
-    t[SUM_Z] = sum_of(c->in[IN_TALLY_z], layers);
-    t[SUM_SQUARES] = *(const double *)c->in[IN_TALLY_squares];
-    t[SUM_OVERFLOWS] = overflows(c->in[IN_TALLY_rows], layers);
-    t[SUM_FAILED] = given[GIVEN_FAILED];
-    t[SUM_LEAVE] = given[GIVEN_LEAVE];
-    t[SUM_MINUTE] = given[GIVEN_MINUTE];
-    t[SUM_AGAIN] = given[GIVEN_AGAIN];
-    t[SUM_SAVING] = given[GIVEN_SAVING];
+    const tally_operands x = {.loss = c->in[IN_TALLY_loss],
+                              .mtp = c->in[IN_TALLY_mtp],
+                              .aux = c->in[IN_TALLY_aux],
+                              .z = c->in[IN_TALLY_z],
+                              .rows = c->in[IN_TALLY_rows],
+                              .counts = c->in[IN_TALLY_counts],
+                              .given = c->in[IN_TALLY_given],
+                              .squares = c->in[IN_TALLY_squares],
+                              .micros = c->o->dim[DIM_TALLY_MICROS],
+                              .layers = c->o->dim[DIM_TALLY_LAYERS]};
+    update_tally(c->out[OUT_TALLY_tally], &x);
 }
 
 static void sum(const kernel_call *c)

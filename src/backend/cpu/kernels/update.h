@@ -1,28 +1,14 @@
-/* update.h - squares, verdict and AdamW of a step's end, on addresses.
+/* update.h - squares and AdamW of a step's end, on addresses.
  *
  * Rows of the operations call these, and so does whoever has arrays without a program: the
- * benchmark and tests. Tables, blocks and their places: op/update.h. With t counting updates
- * from 1:
- *
- *     g = gradient * scale * clip
- *     m = b1 m + (1-b1) g        v = b2 v + (1-b2) g^2
- *     w = w - lr * ( (m / (1-b1^t)) / (sqrt(v / (1-b2^t)) + eps) + decay * w )
- *
- * Without decoupled decay, decay * w is added to g instead. Results do not depend on the number of
- * threads. */
+ * benchmark and tests. What becomes of an element, and the verdict: op/update_math.h. Results do
+ * not depend on the number of threads. */
 #ifndef BACKEND_CPU_KERNELS_UPDATE_H
 #define BACKEND_CPU_KERNELS_UPDATE_H
 
-#include <stdbool.h>
-
 #include "base/dtype.h"
 #include "op/op.h"
-#include "op/update.h"
-
-typedef struct update_table {
-    const double *rows; /* [n][TABLE_COLUMNS] */
-    int64_t n;
-} update_table;
+#include "op/update_math.h"
 
 /* The arrays of a rank. FP32 or BF16 each; everything in between is FP32. */
 typedef struct update_arrays {
@@ -35,16 +21,6 @@ typedef struct update_arrays {
 double update_squares(update_table t, typed x);
 double update_zeros(update_table t, typed x);
 
-typedef struct verdict_limits {
-    double clip, skip, beta1, beta2; /* as the reals of VERDICT */
-} verdict_limits;
-void update_verdict(double *verdict, const double *sums, const double *given,
-                    const verdict_limits *l);
-
-typedef struct adamw_numbers {
-    double beta1, beta2, eps;
-    bool l2;
-} adamw_numbers;
 /* Which elements: `n` whose masters and moments begin with element `from` of what this rank owns.
  * Of weights and gradients the arrays begin with element `at` of all. */
 typedef struct update_window {
@@ -52,12 +28,12 @@ typedef struct update_window {
 } update_window;
 
 /* NULL: all. */
-void update_adamw(const adamw_numbers *k, const double *verdict, update_table t,
+void update_adamw(const adam_numbers *k, const double *verdict, update_table t,
                   const update_arrays *x, const update_window *of);
 
 /* The same for a window of weights that are copied somewhere else afterwards, whether the step is
  * taken or not: they are always written, where there are masters to write them from. */
-void update_adamw_apart(const adamw_numbers *k, const double *verdict, update_table t,
+void update_adamw_apart(const adam_numbers *k, const double *verdict, update_table t,
                         const update_arrays *x, const update_window *of);
 
 /* Threads for what the host updates beside a GPU: of several processors one is left to the thread

@@ -5,34 +5,15 @@
  * U2  Squares are added in double: within a piece by threads in a fixed way, then pieces likewise.
  * U3  A step that is not taken writes nothing: blocks read the verdict and leave. */
 #include "backend/cuda/kernels/device.cuh"
-#include "op/update.h"
+#include "op/update_math.h"
 
 enum { EACH = 4 };
-
-struct update_table {
-    const double *rows; /* [n][TABLE_COLUMNS] */
-    int64_t n;
-    __device__ double at(int64_t row, int column) const
-    {
-        return rows[row * TABLE_COLUMNS + column];
-    }
-    __device__ int64_t pieces() const
-    {
-        const int64_t last = (int64_t)at(n - 1, TABLE_N);
-        return (int64_t)at(n - 1, TABLE_PIECE) + (last + UPDATE_PIECE - 1) / UPDATE_PIECE;
-    }
-};
 
 /* No more than this many, whatever the table says. */
 static int64_t pieces_most(int64_t elements, int64_t rows)
 {
     return elements / UPDATE_PIECE + rows + 1;
 }
-
-struct piece {
-    int64_t offset, moments, n;
-    bool decays, embedding, answers;
-};
 
 /* The last row that begins at piece i or before it, by a warp: 32 places of what is left at
  * once. */
@@ -42,7 +23,7 @@ static __device__ int64_t row_of_piece(const update_table &t, int64_t i)
     int64_t low = 0, past = t.n; /* row `low` begins there or before, row `past` does not */
     while (past - low > 1) {
         const int64_t step = (past - low + WARP - 1) / WARP, at = low + lane * step;
-        const bool before = at < past && t.at(at, TABLE_PIECE) <= (double)i;
+        const bool before = at < past && table_at(&t, at, TABLE_PIECE) <= (double)i;
         const int last = 31 - __clz((int)__ballot_sync(ALL_LANES, before));
         low += last * step;
         past = low + step < past ? low + step : past;
@@ -50,24 +31,14 @@ static __device__ int64_t row_of_piece(const update_table &t, int64_t i)
     return low;
 }
 
-static __device__ piece piece_at(const update_table &t, int64_t i)
+static __device__ table_piece piece_at(const update_table &t, int64_t i)
 {
-    const int64_t row = row_of_piece(t, i);
-    const int64_t at = (i - (int64_t)t.at(row, TABLE_PIECE)) * UPDATE_PIECE;
-    const int64_t rest = (int64_t)t.at(row, TABLE_N) - at;
-    return {(int64_t)t.at(row, TABLE_OFFSET) + at,     (int64_t)t.at(row, TABLE_MOMENTS) + at,
-            rest < UPDATE_PIECE ? rest : UPDATE_PIECE, t.at(row, TABLE_DECAYS) != 0,
-            t.at(row, TABLE_EMBEDDING) != 0,           t.at(row, TABLE_ANSWERS) != 0};
+    return piece_of_row(&t, row_of_piece(t, i), i);
 }
 
 /* ---- squares */
 
-static __device__ double square(float x)
-{
-    return (double)x * (double)x;
-}
-
-template <int W> static __device__ double squares_of(numbers x, const piece &p)
+template <int W> static __device__ double squares_of(numbers x, const table_piece &p)
 {
     double sum = 0;
     const int64_t whole = p.n / W * W;
@@ -75,9 +46,9 @@ template <int W> static __device__ double squares_of(numbers x, const piece &p)
     for (int64_t i = threadIdx.x * W; i < whole; i += BLOCK * W) {
         const lanes<W> v = load<W>(x, p.offset + i);
 #pragma unroll
-        for (int k = 0; k < W; k++) sum += square(v.v[k]);
+        for (int k = 0; k < W; k++) sum += exact_square(v.v[k]);
     }
-    if (whole + threadIdx.x < p.n) sum += square(get(x, p.offset + whole + threadIdx.x));
+    if (whole + threadIdx.x < p.n) sum += exact_square(get(x, p.offset + whole + threadIdx.x));
     return sum;
 }
 
@@ -85,8 +56,8 @@ static __global__ void squares_kernel(numbers x, update_table t, double *parts)
 {
     const int64_t i = blockIdx.x;
     double sum = 0;
-    if (i < t.pieces()) {
-        const piece p = piece_at(t, i);
+    if (i < table_pieces(&t)) {
+        const table_piece p = piece_at(t, i);
         if (p.answers) sum = p.offset % EACH ? squares_of<1>(x, p) : squares_of<EACH>(x, p);
     }
     sum = sum_over<BLOCK>(sum);
@@ -119,47 +90,9 @@ static void squares(const kernel_call *c)
 
 /* ---- the small blocks, each by one thread in the order of the CPU */
 
-struct tallied {
-    const float *loss, *mtp, *aux, *z, *rows;
-    const double *counts, *given, *squares;
-    int64_t micros, layers;
-};
-
-static __device__ double tokens_loss(const float *loss, double here)
+static __global__ void tally_kernel(tally_operands x, double *t)
 {
-    return loss[1] > 0 ? (double)loss[0] / (double)loss[1] * here : 0;
-}
-
-static __device__ double sum_of(const float *x, int64_t n)
-{
-    double sum = 0;
-    for (int64_t i = 0; i < n && x; i++) sum += (double)x[i];
-    return sum;
-}
-
-static __global__ void tally_kernel(tallied x, double *t)
-{
-    for (int i = 0; i < SUM_COUNT; i++) t[i] = 0;
-    for (int64_t m = 0; m < x.micros && x.loss; m++) {
-        const double *n = x.counts + m * COUNTS_COUNT;
-        t[SUM_LOSS] += tokens_loss(x.loss + 2 * m, n[COUNTS_HERE]);
-        t[SUM_TOKENS] += n[COUNTS_HERE];
-        t[SUM_OBJECTIVE] += (double)x.loss[2 * m];
-        if (!x.mtp) continue;
-        t[SUM_OBJECTIVE] += (double)x.mtp[2 * m];
-        if (n[COUNTS_MTP_WHOLE] > 0)
-            t[SUM_MTP] += tokens_loss(x.mtp + 2 * m, n[COUNTS_MTP_HERE]) / n[COUNTS_MTP_WHOLE];
-    }
-    t[SUM_AUX] = sum_of(x.aux, x.layers);
-    t[SUM_Z] = sum_of(x.z, x.layers);
-    t[SUM_SQUARES] = *x.squares;
-    for (int64_t i = 0; i < x.layers && x.rows; i++)
-        if (x.rows[2 * i] > x.rows[2 * i + 1]) t[SUM_OVERFLOWS] = 1;
-    t[SUM_FAILED] = x.given[GIVEN_FAILED];
-    t[SUM_LEAVE] = x.given[GIVEN_LEAVE];
-    t[SUM_MINUTE] = x.given[GIVEN_MINUTE];
-    t[SUM_AGAIN] = x.given[GIVEN_AGAIN];
-    t[SUM_SAVING] = x.given[GIVEN_SAVING];
+    update_tally(t, &x);
 }
 
 static const double *doubles_in(const kernel_call *c, int i)
@@ -169,11 +102,11 @@ static const double *doubles_in(const kernel_call *c, int i)
 
 static void tally(const kernel_call *c)
 {
-    const tallied x = {floats_in(c, IN_TALLY_loss),   floats_in(c, IN_TALLY_mtp),
-                       floats_in(c, IN_TALLY_aux),    floats_in(c, IN_TALLY_z),
-                       floats_in(c, IN_TALLY_rows),   doubles_in(c, IN_TALLY_counts),
-                       doubles_in(c, IN_TALLY_given), doubles_in(c, IN_TALLY_squares),
-                       c->o->dim[DIM_TALLY_MICROS],   c->o->dim[DIM_TALLY_LAYERS]};
+    const tally_operands x = {floats_in(c, IN_TALLY_loss),   floats_in(c, IN_TALLY_mtp),
+                              floats_in(c, IN_TALLY_aux),    floats_in(c, IN_TALLY_z),
+                              floats_in(c, IN_TALLY_rows),   doubles_in(c, IN_TALLY_counts),
+                              doubles_in(c, IN_TALLY_given), doubles_in(c, IN_TALLY_squares),
+                              c->o->dim[DIM_TALLY_MICROS],   c->o->dim[DIM_TALLY_LAYERS]};
     tally_kernel<<<1, 1, 0, stream_of(c)>>>(x, (double *)c->out[OUT_TALLY_tally]);
 }
 
@@ -189,37 +122,10 @@ static void sum(const kernel_call *c)
     });
 }
 
-struct limits {
-    double clip, skip, beta1, beta2;
-};
-
-static __device__ int outcome_of(const double *sums, double norm, double skip)
-{
-    if (sums[SUM_FAILED] > 0) return STEP_FAILED;
-    if (sums[SUM_OVERFLOWS] > 0) return STEP_OVERFLOWED;
-    if (!isfinite(sums[SUM_LOSS]) || !isfinite(sums[SUM_MTP]) || !isfinite(sums[SUM_AUX]) ||
-        !isfinite(sums[SUM_Z]))
-        return STEP_LOSS_NOT_FINITE;
-    if (!isfinite(norm)) return STEP_NOT_FINITE;
-    return norm > skip ? STEP_TOO_LARGE : STEP_TAKEN;
-}
-
-static __global__ void verdict_kernel(const double *sums, const double *given, limits l,
+static __global__ void verdict_kernel(const double *sums, const double *given, verdict_limits l,
                                       double *verdict)
 {
-    const double norm = given[GIVEN_SCALE] * sqrt(sums[SUM_SQUARES]), t = given[GIVEN_STEPS] + 1;
-    const int outcome = outcome_of(sums, norm, l.skip);
-    const bool clips = outcome == STEP_TAKEN && l.clip > 0;
-    const double clip = clips ? fmin(1.0, l.clip / (norm + 1e-6)) : 1;
-    verdict[VERDICT_OUTCOME] = outcome;
-    verdict[VERDICT_NORM] = outcome == STEP_LOSS_NOT_FINITE ? CUDART_NAN : norm;
-    verdict[VERDICT_CLIP] = clip;
-    verdict[VERDICT_SCALE] = given[GIVEN_SCALE] * clip;
-    verdict[VERDICT_LR] = given[GIVEN_LR];
-    verdict[VERDICT_EMBEDDING_LR] = given[GIVEN_EMBEDDING_LR];
-    verdict[VERDICT_DECAY] = given[GIVEN_DECAY];
-    verdict[VERDICT_CORRECT1] = 1 / (1 - pow(l.beta1, t));
-    verdict[VERDICT_CORRECT2] = 1 / (1 - pow(l.beta2, t));
+    update_verdict(verdict, sums, given, &l);
 }
 
 static void verdict(const kernel_call *c)
@@ -233,36 +139,20 @@ static void verdict(const kernel_call *c)
 
 /* ---- AdamW */
 
-struct adam {
-    float beta1, rest1, beta2, rest2, eps;
-    bool l2;
-};
-
-/* The constants of one piece, rounded once. */
-struct adam_piece {
-    float correct1, correct2, scale, lr, decay, l2;
-};
-
 struct update_arrays {
     numbers gradients, weights;     /* of all weights */
     numbers masters, first, second; /* of what this rank owns; masters may be missing */
 };
 
 template <int W>
-static __device__ __forceinline__ void adam_some(const update_arrays &a, const adam &k,
+static __device__ __forceinline__ void adam_some(const update_arrays &a, const adam_numbers &k,
                                                  const adam_piece &q, int64_t at, int64_t own)
 {
     lanes<W> p = a.masters.p ? load<W>(a.masters, own) : load<W>(a.weights, at);
     lanes<W> m = load<W>(a.first, own), v = load<W>(a.second, own);
     const lanes<W> g = load<W>(a.gradients, at);
 #pragma unroll
-    for (int i = 0; i < W; i++) {
-        const float d = g.v[i] * q.scale + q.l2 * p.v[i];
-        m.v[i] = k.beta1 * m.v[i] + k.rest1 * d;
-        v.v[i] = k.beta2 * v.v[i] + k.rest2 * d * d;
-        const float root = sqrtf(v.v[i] * q.correct2) + k.eps;
-        p.v[i] -= q.lr * (m.v[i] * q.correct1 / root + q.decay * p.v[i]);
-    }
+    for (int i = 0; i < W; i++) p.v[i] = adam_element(&k, &q, p.v[i], g.v[i], &m.v[i], &v.v[i]);
     if (a.masters.p) store(a.masters, own, p);
     store(a.weights, at, p);
     store(a.first, own, m);
@@ -274,51 +164,27 @@ struct window {
     int64_t from, n;
 };
 
-static __device__ piece piece_within(piece p, window of)
-{
-    const int64_t skip = of.from > p.moments ? of.from - p.moments : 0;
-    const int64_t end = of.from + of.n - p.moments;
-    p.n = (end < p.n ? end : p.n) - skip;
-    p.moments += skip - of.from;
-    p.offset += skip;
-    return p;
-}
-
-/* Pieces of the table from `first` on, before `end`. */
-struct piece_range {
-    int64_t first, end;
-};
-
 /* Those that reach into a window. Rows come in any order of moments, so each is looked at. */
 static __device__ piece_range pieces_within(const update_table &t, window of)
 {
     __shared__ unsigned long long first, end;
-    if (threadIdx.x == 0) first = (unsigned long long)t.pieces(), end = 0;
+    if (threadIdx.x == 0) first = (unsigned long long)table_pieces(&t), end = 0;
     __syncthreads();
     for (int64_t i = threadIdx.x; i < t.n; i += BLOCK) {
-        const int64_t from = of.from - (int64_t)t.at(i, TABLE_MOMENTS),
-                      n = (int64_t)t.at(i, TABLE_N);
-        const int64_t skip = from > 0 ? from : 0, last = from + of.n < n ? from + of.n : n;
-        if (skip >= last) continue;
-        const int64_t begin = (int64_t)t.at(i, TABLE_PIECE);
-        atomicMin(&first, (unsigned long long)(begin + skip / UPDATE_PIECE));
-        atomicMax(&end, (unsigned long long)(begin + (last + UPDATE_PIECE - 1) / UPDATE_PIECE));
+        const piece_range r = row_within(&t, i, of.from, of.n);
+        if (r.elements <= 0) continue;
+        atomicMin(&first, (unsigned long long)r.first);
+        atomicMax(&end, (unsigned long long)r.end);
     }
     __syncthreads();
     return {(int64_t)first, (int64_t)end};
 }
 
-static __device__ void adam_one(const update_arrays &a, const adam &k, const piece &p,
+static __device__ void adam_one(const update_arrays &a, const adam_numbers &k, const table_piece &p,
                                 const double *verdict)
 {
     if (p.n <= 0) return;
-    const float decay = p.decays ? (float)verdict[VERDICT_DECAY] : 0;
-    const adam_piece q = {(float)verdict[VERDICT_CORRECT1],
-                          (float)verdict[VERDICT_CORRECT2],
-                          (float)verdict[VERDICT_SCALE],
-                          (float)verdict[p.embedding ? VERDICT_EMBEDDING_LR : VERDICT_LR],
-                          k.l2 ? 0 : decay,
-                          k.l2 ? decay : 0};
+    const adam_piece q = adam_of_piece(&k, &p, verdict);
     const int64_t whole = (p.offset | p.moments) % EACH ? 0 : p.n / EACH * EACH;
     for (int64_t j = threadIdx.x * EACH; j < whole; j += BLOCK * EACH)
         adam_some<EACH>(a, k, q, p.offset + j, p.moments + j);
@@ -326,32 +192,31 @@ static __device__ void adam_one(const update_arrays &a, const adam &k, const pie
         adam_some<1>(a, k, q, p.offset + j, p.moments + j);
 }
 
-static __global__ void adam_kernel(update_arrays a, adam k, update_table t, window of,
+static __global__ void adam_kernel(update_arrays a, adam_numbers k, update_table t, window of,
                                    const double *verdict)
 {
     const int64_t i = blockIdx.x;
-    if (verdict[VERDICT_OUTCOME] != STEP_TAKEN || i >= t.pieces()) return; /* U3 */
-    adam_one(a, k, piece_within(piece_at(t, i), of), verdict);
+    if (verdict[VERDICT_OUTCOME] != STEP_TAKEN || i >= table_pieces(&t)) return; /* U3 */
+    adam_one(a, k, piece_within(piece_at(t, i), of.from, of.n), verdict);
 }
 
 /* Of a part of what is owned: a block for each of its pieces, not of all. State that is moved comes
  * in thousands of parts: with blocks for all pieces each part took 1.7 ms of 15e9 elements. */
-static __global__ void adam_part_kernel(update_arrays a, adam k, update_table t, window of,
+static __global__ void adam_part_kernel(update_arrays a, adam_numbers k, update_table t, window of,
                                         const double *verdict)
 {
     if (verdict[VERDICT_OUTCOME] != STEP_TAKEN) return; /* U3 */
     const piece_range r = pieces_within(t, of);
     for (int64_t i = r.first + blockIdx.x; i < r.end; i += gridDim.x)
-        adam_one(a, k, piece_within(piece_at(t, i), of), verdict);
+        adam_one(a, k, piece_within(piece_at(t, i), of.from, of.n), verdict);
 }
 
 static void adamw(const kernel_call *c)
 {
     const double *r = c->o->real;
     const int64_t rows = c->o->dim[DIM_ADAMW_ROWS];
-    const adam k = {(float)r[REAL_ADAMW_beta1], (float)(1 - r[REAL_ADAMW_beta1]),
-                    (float)r[REAL_ADAMW_beta2], (float)(1 - r[REAL_ADAMW_beta2]),
-                    (float)r[REAL_ADAMW_eps],   (c->o->flags & DECAY_L2) != 0};
+    const adam_numbers k = adam_of(r[REAL_ADAMW_beta1], r[REAL_ADAMW_beta2], r[REAL_ADAMW_eps],
+                                   (c->o->flags & DECAY_L2) != 0);
     const update_arrays a = {in_of(c, IN_ADAMW_gradient), out_of(c, OUT_ADAMW_weight),
                              out_of(c, OUT_ADAMW_master), out_of(c, OUT_ADAMW_first),
                              out_of(c, OUT_ADAMW_second)};
@@ -378,10 +243,8 @@ static __global__ void bias_kernel(const float *load_of, const double *verdict, 
     double sum = 0;
     for (int64_t i = threadIdx.x; i < n; i += BLOCK) sum += (double)load_of[i];
     const double mean = sum_over<BLOCK>(sum) / (double)n;
-    for (int64_t i = threadIdx.x; i < n; i += BLOCK) {
-        const double own = (double)load_of[i];
-        bias[i] += rate * (float)((mean > own) - (mean < own));
-    }
+    for (int64_t i = threadIdx.x; i < n; i += BLOCK)
+        bias[i] += bias_step((double)load_of[i], mean, rate);
 }
 
 static void bias_update(const kernel_call *c)
