@@ -62,7 +62,7 @@ CUDA_PART    := $(wildcard src/backend/cuda/kernels/*.cu src/backend/cuda/device
 # What is the program's, too: the object has copies of its own.
 CUDA_ALSO    := src/base/status.c src/base/foreign.c src/base/dtype.c src/backend/kernels/pick.c \
                 src/op/op.c src/op/fused.c src/op/quant.c src/backend/device/log.c \
-                src/backend/device/issue.c src/backend/device/rendezvous.c src/backend/cpu/kernels/update.c
+                src/backend/device/issue.c src/backend/device/rendezvous.c
 CUDA_C       := $(wildcard src/backend/cuda/kernels/*.c src/backend/cuda/device/*.c) $(CUDA_ALSO)
 CUDA_OBJECTS := $(CUDA_PART:%.cu=$(BUILD)/obj/%.cu.o) $(CUDA_C:%.c=$(BUILD)/obj/%.pic.o)
 CUDA_TEST    := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tests/cuda/*.c))
@@ -351,6 +351,9 @@ WITH_ROWS := $(addprefix $(BUILD)/bench/cuda/,rows_time host_memory)
 $(WITH_ROWS): $(CUDA_OBJECTS)
 $(WITH_ROWS): private CUDA_WITH := $(CUDA_OBJECTS)
 $(WITH_ROWS): private CUDA_LIBS := -lcublasLt -lgomp
+HOST_ADAMW := $(BUILD)/obj/src/backend/cpu/kernels/update.pic.o
+$(BUILD)/bench/cuda/host_memory: $(HOST_ADAMW)
+$(BUILD)/bench/cuda/host_memory: private CUDA_WITH += $(HOST_ADAMW)
 $(BUILD)/bench/cuda/grouped_gemm: private CUDA_LIBS := -lcublas
 $(BUILD)/bench/cuda/grouped_fp8: private CUDA_LIBS := -lcublasLt
 $(BUILD)/bench/cuda/ipc_memory: private CUDA_LIBS := -lcuda

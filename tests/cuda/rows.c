@@ -226,6 +226,7 @@ int main(int argc, char **argv)
     c.small = has_flag(argc, argv, "--small");
     c.fast = has_flag(argc, argv, "--fast");
     c.no_tma = has_flag(argc, argv, "--no-tma");
+    kernels_cuda_host(kernels_cpu);
     c.rows = kernels_cuda(&c.n_rows);
     if (has_flag(argc, argv, "--list")) return list_rows();
     int n, n_gpus = 0;

@@ -19,4 +19,5 @@ const device_calls device_comm_calls = {.group = comm_group_of,
                                         .wait_any = comm_wait_any,
                                         .collect = comm_collect,
                                         .barrier = comm_barrier,
-                                        .fail = fail};
+                                        .fail = fail,
+                                        .host_rows = kernels_cpu};

@@ -37,7 +37,7 @@ typedef struct cuda_entry {
 } cuda_entry;
 
 /* Counted up where something means something else; a function more or less is another size. */
-enum { CUDA_ENTRY_VERSION = 10 + 1000 * (int)sizeof(cuda_entry) };
+enum { CUDA_ENTRY_VERSION = 11 + 1000 * (int)sizeof(cuda_entry) };
 
 typedef status cuda_entry_function(int version, const device_calls *p, cuda_entry *out, error *err);
 cuda_entry_function moefold_cuda_entry;

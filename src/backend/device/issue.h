@@ -40,6 +40,7 @@ typedef struct device_calls {
     void (*collect)(comm *c, comm_group g, const void *mine, size_t n, void *all);
     void (*barrier)(comm *c, comm_group g);
     void (*fail)(comm *c, const char *why); /* ends the job; does not return */
+    const kernel *(*host_rows)(int *n);     /* kernels_cpu: for what the host computes */
 } device_calls;
 
 enum { PEERS_MAX = 64 }; /* members of a group whose data is moved here */

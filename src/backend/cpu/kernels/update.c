@@ -6,7 +6,6 @@
  * I3  Formulas are those of op/update_math.h: every width of vectors gives the same bits. */
 #include "backend/cpu/kernels/update.h"
 
-#include <omp.h>
 #include <string.h>
 
 #include "base/wide.h"
@@ -225,12 +224,6 @@ void update_adamw_apart(const adam_numbers *k, const double *verdict, update_tab
     piece_range r = pieces_within(&t, of);
     if (x->masters.at && (!taken || r.elements < of->n)) round_masters(x, of->n);
     if (taken) update_pieces(k, verdict, &t, x, of, r);
-}
-
-int update_threads_beside_gpu(void)
-{
-    int all = omp_get_max_threads();
-    return all > 2 ? all - 1 : all;
 }
 
 /* HOST_ADAMW has the positions of ADAMW, and one more. */

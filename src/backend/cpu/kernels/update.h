@@ -6,6 +6,8 @@
 #ifndef BACKEND_CPU_KERNELS_UPDATE_H
 #define BACKEND_CPU_KERNELS_UPDATE_H
 
+#include <omp.h>
+
 #include "base/dtype.h"
 #include "op/op.h"
 #include "op/update_math.h"
@@ -39,7 +41,11 @@ void update_adamw_apart(const adam_numbers *k, const double *verdict, update_tab
 /* Threads for what the host updates beside a GPU: of several processors one is left to the thread
  * that waits for the GPU. Else that takes turns with a thread of the update, for which all others
  * then wait: 3.32e9 elements a second with 16 threads of 16 processors, 3.67e9 with 15. */
-int update_threads_beside_gpu(void);
+static inline int update_threads_beside_gpu(void)
+{
+    int all = omp_get_max_threads();
+    return all > 2 ? all - 1 : all;
+}
 
 /* ADAMW and HOST_ADAMW on the addresses of a call. */
 void update_run(const op *o, const op_types *t, void *const *in, void *const *out);

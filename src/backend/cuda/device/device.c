@@ -501,6 +501,7 @@ status moefold_cuda_entry(int version, const device_calls *p, cuda_entry *out, e
             "moefold-cuda.so was built for another version of the program; repair: run `make`");
     program = *p;
     gpu_calls = &program;
+    kernels_cuda_host(p->host_rows);
     *out = (cuda_entry){.table = {.name = "cuda",
                                   .open = open_gpu,
                                   .close = close_gpu,

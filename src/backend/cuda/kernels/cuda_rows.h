@@ -25,6 +25,9 @@ extern "C" {
 /* All rows, plain ones first; valid for ever. Every row has an `accepts`. kernel_pick chooses. */
 const kernel *kernels_cuda(int *n);
 
+/* Before any row is prepared: where the host's rows are (kernels_cpu), which HOST_ADAMW runs. */
+void kernels_cuda_host(const kernel *(*rows)(int *n));
+
 /* ---- for rows: what accepts() is made of */
 
 /* Formats of ops.def, and numbers FP32 or BF16 (copies to and from the host, and zeros: any). */

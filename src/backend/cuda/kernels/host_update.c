@@ -1,5 +1,5 @@
 /* host_update.c - the row of what a GPU's program has the host compute: AdamW of the state that the
- * host keeps.
+ * host keeps. The program's row of the CPU computes it.
  *
  * The stream calls the host when its turn comes, and goes on when the call returns. The driver has
  * one thread for such calls; the update takes the rank's but one (update.h). */
@@ -11,7 +11,15 @@
 #include "backend/cpu/kernels/update.h"
 #include "backend/cuda/kernels/parts.h"
 
+static const kernel *(*rows_of_host)(int *n);
+
+void kernels_cuda_host(const kernel *(*rows)(int *n))
+{
+    rows_of_host = rows;
+}
+
 typedef struct host_call {
+    const kernel *row;
     const op *o;
     op_types types;
     void *in[OP_IN_MAX], *out[OP_OUT_MAX];
@@ -20,9 +28,14 @@ typedef struct host_call {
 
 static status prepare(const op *o, const op_types *t, void **state, error *err)
 {
+    int n;
+    const kernel *rows = rows_of_host(&n);
     host_call *h = calloc(1, sizeof *h);
     if (!h) return error_set(err, ERR_MACHINE, "no host memory for a call of the host");
-    *h = (host_call){.o = o, .types = *t, .threads = update_threads_beside_gpu()};
+    *h = (host_call){.row = kernel_pick(rows, n, o, t, false),
+                     .o = o,
+                     .types = *t,
+                     .threads = update_threads_beside_gpu()};
     *state = h;
     return OK;
 }
@@ -31,7 +44,8 @@ static void CUDART_CB run(void *with)
 {
     const host_call *h = with;
     omp_set_num_threads(h->threads);
-    update_run(h->o, &h->types, h->in, h->out);
+    h->row->launch(
+        &(kernel_call){.row = h->row, .o = h->o, .types = &h->types, .in = h->in, .out = h->out});
 }
 
 /* Addresses are the same in every step, until memory is taken anew with nothing under way. */
