@@ -1,10 +1,9 @@
-/* fused.h - which operations a fused kind stands for, said once.
+/* fused.h - which operations a fused kind stands for: forms, as its row in ops_fused.def says them.
  *
- * A form is a list of parts with the names of their operands. Those of the fused kind
- * (ops_fused.def) are its operands, a name with ~ is a buffer that no longer exists once it is
- * fused. Three readers share the table: the transformation (memory/fuse.c), which looks for the
- * parts in a list; rows of the CPU and plain rows of a GPU, which run the parts one after another;
- * and the planner, for what these rows need beside an operation's buffers. */
+ * tools/op_names makes the table of enumerators: a name that no row has does not compile, and
+ * nothing is parsed at run time. Three readers share it: the transformation (memory/fuse.c), which
+ * looks for the parts in a list; rows of the CPU and plain rows of a GPU, which run the parts one
+ * after another; and the planner, for what these rows need beside an operation's buffers. */
 #ifndef OP_FUSED_H
 #define OP_FUSED_H
 
@@ -54,22 +53,23 @@ typedef struct fused_part {
 } fused_part;
 
 typedef struct fused_between {
-    char name[8];
     fused_size elements;
     int like, with; /* has the format of that operand; is there where this one is (-1: always) */
 } fused_between;
 
 typedef struct fused_form {
     op_kind kind;
-    unsigned fusion; /* FUSE_ */
+    unsigned fusion; /* FUSE_; 0: it is not looked for */
+    bool runs;       /* its kernels may run these parts, .. */
+    int with;        /* .. where this operand is there; -1: always */
     fused_part parts[FUSED_PARTS_MAX];
     int n_parts;
     fused_between between[FUSED_BETWEEN_MAX];
     int n_between;
 } fused_form;
 
-/* What the transformation looks for, in this order. */
-const fused_form *fused_patterns(int *n);
+/* All of them: the first of a kind that fits is the one. */
+const fused_form *fused_forms(int *n);
 
 /* The length of a part, given sizes of the fused kind. */
 int64_t fused_size_of(const fused_size *z, const int64_t *dim);

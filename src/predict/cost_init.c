@@ -157,7 +157,7 @@ static int kind_named(const char *name)
 static void init_codes(cost_model *c, const bool named[OP_COUNT])
 {
     int n;
-    const fused_form *forms = fused_patterns(&n);
+    const fused_form *forms = fused_forms(&n);
     for (int i = 0; i < n; i++) {
         op_kind k = forms[i].kind;
         if (!op_makes_codes(k) || named[k]) continue;

@@ -199,7 +199,7 @@ static void forms_write_every_output(void **state)
 {
     (void)state;
     int n;
-    const fused_form *forms = fused_patterns(&n);
+    const fused_form *forms = fused_forms(&n);
     assert_true(n > 0);
     for (int i = 0; i < n; i++) {
         bool written[OP_OUT_MAX] = {false};

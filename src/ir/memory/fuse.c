@@ -127,7 +127,7 @@ static bool matches_at(match *m, const segment *seg, int phase, int first, const
 static void find(matches *m, unsigned fusions, arena *a)
 {
     int n_forms;
-    const fused_form *forms = fused_patterns(&n_forms);
+    const fused_form *forms = fused_forms(&n_forms);
     for (int phase = 0; phase < 2; phase++)
         for (int i = 0; i < m->seg->n_ops[phase];) {
             match one = {.holds = false};
