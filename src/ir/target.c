@@ -2,7 +2,6 @@
 #include "ir/target.h"
 
 #include "base/maths.h"
-#include "op/quant.h"
 #include "op/fused.h"
 
 static const target_row rows[] = {
@@ -105,19 +104,8 @@ int workspace_parts(workspace_part out[WORKSPACE_PARTS], const target_row *t, co
         if (bytes > 0) add(&p, bytes, -1, -1);
         return p.n;
     }
-    if (o->kind == OP_HEAD_LOSS) {
-        int64_t rows_n = o->dim[DIM_HEAD_LOSS_ROWS];
-        add(&p, dtype_bytes(t->logits, mul_sat(rows_n, o->dim[DIM_HEAD_LOSS_V])), -1, -1);
-        add(&p, mul_sat(rows_n, 8), -1, -1);
-    }
-    if (t->widens && op_is_quantised(o->kind) && !op_makes_codes(o->kind))
-        add(&p, quant_gemm_room(o), -1, -1);
-    if (op_is_fused(o->kind)) {
-        fused_steps parts_of;
-        int64_t at[FUSED_BETWEEN_MAX];
-        fused_expand(&parts_of, o, NULL);
-        add(&p, fused_places(&parts_of, at), -1, -1);
-    }
+    const int64_t own = t->widens || !op_is_quantised(o->kind) ? op_cpu_room(o) : 0;
+    if (own > 0) add(&p, own, -1, -1);
     if (t->widens && !op_is_comm(o->kind) && !op_is_typed(o->kind)) add_copies(&p, seg, o);
     return p.n;
 }

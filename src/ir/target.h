@@ -32,9 +32,9 @@ const target_row *target_row_cuda(void);
 int64_t target_logits_rows(const target_row *t, int64_t V, int64_t tokens);
 
 /* What an operation needs beside its buffers: places in a workspace of its own, in order. First the
- * kernel's (HEAD_LOSS: a chunk of logits, then a loss for each row, in double precision), then a
- * copy of each narrow operand where the target widens; an output that is also an input has one. */
-enum { WORKSPACE_PARTS = 2 + OP_IN_MAX + OP_OUT_MAX, WORKSPACE_ALIGN = 64 };
+ * kernel's, then, where the target widens, a copy of each narrow operand; an output that is also an
+ * input has one. A target that does not widen multiplies codes as they are. */
+enum { WORKSPACE_PARTS = 1 + OP_IN_MAX + OP_OUT_MAX, WORKSPACE_ALIGN = 64 };
 typedef struct workspace_part {
     int64_t at, bytes;
     int in, out; /* the operand that is copied, or -1: of an input that is an output, both */

@@ -168,22 +168,11 @@ static int64_t samples(int64_t tokens, int64_t size)
     return size > 0 ? tokens / size + 2 : 1;
 }
 
-/* By parts, what lies between them and the neediest; or by one pass, sums of weights of heads. */
-static int64_t fused(const op *o, const op_types *t)
+/* n in pieces of at least so many each, at most so many. */
+static int64_t pieces(int64_t n, int64_t least, int64_t most)
 {
-    fused_steps f;
-    int64_t at[FUSED_BETWEEN_MAX], most = 0;
-    fused_expand(&f, o, t);
-    for (int i = 0; i < f.n; i++) most = larger(most, target_cuda_room(&f.ops[i], &f.types[i]));
-    const int64_t by_parts = fused_places(&f, at) + most;
-    if (o->kind == OP_NORM_BACK) {
-        const int64_t n = ceil_div(o->dim[DIM_NORM_BACK_M], BACK_ROWS);
-        return larger(by_parts, room(n < PIECES ? n : PIECES, o->dim[DIM_NORM_BACK_H], 4));
-    }
-    if (o->kind != OP_QKV_HEADS_D) return by_parts;
-    const int64_t pieces = ceil_div(o->dim[DIM_QKV_HEADS_D_T], HEADS_TOKENS);
-    return larger(by_parts, room(pieces < HEADS_PIECES ? pieces : HEADS_PIECES,
-                                 2 * o->dim[DIM_QKV_HEADS_D_D], 4));
+    const int64_t all = ceil_div(n, least);
+    return all < most ? all : most;
 }
 
 static int64_t sorted(int64_t pairs, int64_t experts)
@@ -198,8 +187,14 @@ static int64_t library(dtype type)
 
 #include "op/op_cuda.h"
 
+/* Fused: by parts, what lies between them and the neediest, or by one pass as the row says. */
 int64_t target_cuda_room(const op *o, const op_types *t)
 {
-    if (op_is_fused(o->kind)) return fused(o, t);
-    return rooms[o->kind] ? rooms[o->kind](o, t) : 0;
+    const int64_t own = rooms[o->kind] ? rooms[o->kind](o, t) : 0;
+    if (!op_is_fused(o->kind)) return own;
+    fused_steps f;
+    int64_t at[FUSED_BETWEEN_MAX], most = 0;
+    fused_expand(&f, o, t);
+    for (int i = 0; i < f.n; i++) most = larger(most, target_cuda_room(&f.ops[i], &f.types[i]));
+    return larger(own, fused_places(&f, at) + most);
 }

@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include "base/maths.h"
+#include "op/fused.h"
+#include "op/quant.h"
 #include "op/update.h"
 
 int op_first_buf(const op *o)
@@ -119,7 +121,26 @@ static double block_pairs(const int64_t *dim)
     return sum;
 }
 
+/* A chunk of logits, then a loss for each of its rows, in double precision. */
+static int64_t logits_room(int64_t rows, int64_t tokens, int64_t words)
+{
+    enum { LINE = 64 };
+    const int64_t n = rows > 0 && rows < tokens ? rows : tokens;
+    return add_sat(round_up(mul_sat(n, mul_sat(words, sizeof(float))), LINE),
+                   mul_sat(n, sizeof(double)));
+}
+
 #include "op/op_facts.h"
+
+int64_t op_cpu_room(const op *o)
+{
+    int64_t (*room)(const op *) = op_infos[o->kind].cpu_room;
+    if (!op_is_fused(o->kind)) return room ? room(o) : 0;
+    fused_steps parts;
+    int64_t at[FUSED_BETWEEN_MAX];
+    fused_expand(&parts, o, NULL);
+    return fused_places(&parts, at);
+}
 
 int64_t op_elements(const op *o, int operand)
 {

@@ -203,6 +203,7 @@ typedef struct op_info {
     unsigned traits, flags;              /* op_trait; flags of an operation that it looks at */
     double (*flops)(const int64_t *dim); /* NULL: memory binds it */
     int64_t (*elements)(const op *o, int operand); /* op_elements; NULL: no shape is known */
+    int64_t (*cpu_room)(const op *o);              /* op_cpu_room; NULL: none of its own */
     unsigned adds;  /* outputs that are added to always, by bits: gradients of weights, losses */
     int overwrites; /* 1 + the output that OVERWRITE makes it write, not add to; 0: it has none */
 } op_info;
@@ -220,6 +221,10 @@ bool op_types_fit(const op *o, const op_types *t);
 /* Elements of an operand by its shape in ops.def, whether it is there or not: inputs are numbered
  * from 0, outputs from OP_IN_MAX. -1: sizes do not tell. */
 int64_t op_elements(const op *o, int operand);
+
+/* Bytes that the CPU's kernels need beside an operation's buffers; mostly 0. Of a fused kind: what
+ * lies between its parts, in FP32. */
+int64_t op_cpu_room(const op *o);
 
 /* Multiply-adds times two; 0 for what memory binds. */
 double op_flops(const op *o);

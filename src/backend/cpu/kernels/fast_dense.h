@@ -63,6 +63,5 @@ kernel_rows fast_dense_rows(void);
 kernel_rows fast_dense_maps(void);
 kernel_rows fast_dense_heads(void);
 kernel_rows fast_dense_loss(void);
-size_t fast_head_loss_bytes(const op *o); /* of the workspace */
 
 #endif

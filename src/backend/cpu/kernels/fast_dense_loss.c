@@ -41,11 +41,6 @@ static int64_t logits_bytes(const op *o)
     return round_up(mul_sat(chunk_rows(o), mul_sat(o->dim[DIM_HEAD_LOSS_V], sizeof(float))), LINE);
 }
 
-size_t fast_head_loss_bytes(const op *o)
-{
-    return (size_t)add_sat(logits_bytes(o), mul_sat(chunk_rows(o), sizeof(double)));
-}
-
 /* ---- softmax of one row */
 
 /* Lanes by hand: a maximum in a loop becomes a vector only where NaN may be ignored. */
@@ -159,7 +154,7 @@ static void fast_head_loss(const op *o, void *const *in, void *const *out)
     const int32_t *labels = a.labels; /* [T] */
     const float *mask = a.mask;       /* [T], may be missing */
     float *dx = a.dx;                 /* [T][H], may be missing */
-    char *room = kernel_workspace(fast_head_loss_bytes(o));
+    char *room = kernel_workspace(kernel_workspace_bytes(o));
     double sum = 0, weights = 0;
     chunk c = {.o = o, .w = a.w, .dw = a.dw, .logits = (float *)room};
     c.losses = (double *)(room + logits_bytes(o));

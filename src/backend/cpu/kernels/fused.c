@@ -5,14 +5,6 @@
 
 #include "backend/cpu/kernels/rows.h"
 
-size_t fused_bytes(const op *o)
-{
-    fused_steps f;
-    int64_t at[FUSED_BETWEEN_MAX];
-    fused_expand(&f, o, NULL);
-    return (size_t)fused_places(&f, at);
-}
-
 static void round_to(dtype type, float *x, int64_t n)
 {
     enum { BLOCK = 1 << 10 };

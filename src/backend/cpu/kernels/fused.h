@@ -9,10 +9,7 @@
 #include "backend/kernels/kernels.h"
 #include "op/fused.h"
 
-/* Bytes of what lies between the parts, in FP32. */
-size_t fused_bytes(const op *o);
-
-/* On FP32 operands, with that much lent as workspace. What a part writes is rounded to the format
+/* On FP32 operands, with kernel_workspace_bytes lent. What a part writes is rounded to the format
  * that `t` has for it: `in` and `out` are then copies that stand for narrow buffers. `row` says
  * whose parts: plain rows, or fast ones. */
 void fused_run(const kernel *row, const op *o, const op_types *t, void *const *in,

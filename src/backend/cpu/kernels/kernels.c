@@ -8,10 +8,8 @@
 
 #include "backend/cpu/kernels/blas.h"
 #include "backend/cpu/kernels/fast_dense.h"
-#include "backend/cpu/kernels/fused.h"
 #include "backend/cpu/kernels/launch.h"
 #include "backend/cpu/kernels/rows.h"
-#include "op/quant.h"
 
 enum { ROWS_MAX = 4 * OP_COUNT };
 
@@ -87,9 +85,7 @@ static _Thread_local struct {
 
 size_t kernel_workspace_bytes(const op *o)
 {
-    if (o->kind == OP_HEAD_LOSS) return fast_head_loss_bytes(o);
-    if (op_is_quantised(o->kind) && !op_makes_codes(o->kind)) return (size_t)quant_gemm_room(o);
-    return op_is_fused(o->kind) ? fused_bytes(o) : 0;
+    return (size_t)op_cpu_room(o);
 }
 
 void kernels_workspace(void *p, size_t bytes)
