@@ -16,7 +16,7 @@ BUILD    := build
 SANITIZE :=
 OTHER_CC := $(if $(findstring clang,$(notdir $(CC))),gcc,clang)
 
-WARNINGS  := -Wall -Wextra -Wshadow -Wconversion -Wvla $(WERROR)
+WARNINGS  := -Wall -Wextra -Wshadow -Wconversion -Wvla -Wpointer-arith $(WERROR)
 OUR_FLAGS := -std=c11 -D_XOPEN_SOURCE=700 -Isrc -Itests -I$(BUILD)/generated \
              $(WARNINGS) -fopenmp $(SANITIZE)
 COMPILE    = $(CC) $(OUR_FLAGS) $(CFLAGS) $(CPPFLAGS)
