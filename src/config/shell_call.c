@@ -384,9 +384,9 @@ status shell_run_command(shell *sh, const node *n, truth *out)
     return s || !n->n_docs ? s : run_documents(sh, n, &w);
 }
 
-/* Marks of names are read as letters, so what ends a word there (a name that was made of a value may
- * hold blanks and quotes) becomes '_'; those of commands become commands again, which hold blanks
- * and quotes. */
+/* Marks of names are read as letters, so what ends a word there (a name that was made of a value
+ * may hold blanks and quotes) becomes '_'; those of commands become commands again, which hold
+ * blanks and quotes. */
 static const char *readable_again(shell *sh, const char *text, size_t n)
 {
     textbuf t = text_init(sh->a);
