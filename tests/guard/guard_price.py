@@ -103,7 +103,7 @@ def rows(folder):
             print(f"  exit code {answer['refused']}: {answer['says']}")
         elif file.stem.startswith("plan "):
             found = [" ".join(f"{k}={short(v)}" for k, v in row.items()) for row in answer["best"]]
-            print("\n".join("  " + row for row in found))
+            print("\n".join("  " + row for row in found) or f"  fits={short(answer['fits'])}")
         elif file.stem.startswith("check "):
             print("\n".join("  " + line for line in verdict(answer)))
         else:
