@@ -3,8 +3,8 @@
  * Peaks are per GPU and dense; links are one way. Efficiencies are curves: what part of a peak is
  * reached, by size; between the points both are read on logarithmic scales, outside they stay at
  * the ends. A part hardly grows faster than the size, so that more never takes less time. */
-#ifndef PRICE_HARDWARE_H
-#define PRICE_HARDWARE_H
+#ifndef HARDWARE_HARDWARE_H
+#define HARDWARE_HARDWARE_H
 
 #include "base/arena.h"
 #include "base/status.h"

@@ -1,6 +1,6 @@
 /* hardware_fields.h - every key of a hardware file, and where its number goes. */
-#ifndef PRICE_HARDWARE_FIELDS_H
-#define PRICE_HARDWARE_FIELDS_H
+#ifndef HARDWARE_HARDWARE_FIELDS_H
+#define HARDWARE_HARDWARE_FIELDS_H
 
 #include <stddef.h>
 

@@ -4,8 +4,8 @@
  * time they take; recompute of whole layers; activations or optimizer state on the host; parallel
  * sizes. What is found breaks no rule. Sizes beyond a few doublings are left to the search, whose
  * bounds show that nothing fits where it finds nothing. */
-#ifndef PLAN_MEND_H
-#define PLAN_MEND_H
+#ifndef PLAN_AUTOFIT_H
+#define PLAN_AUTOFIT_H
 
 #include "predict/fit.h"
 #include "config/recipe.h"

@@ -1,6 +1,6 @@
 /* card_simulation.h - lists played from below: no card of the same operations goes faster. */
-#ifndef PLAN_CARD_PLAY_H
-#define PLAN_CARD_PLAY_H
+#ifndef PLAN_CARD_SIMULATE_H
+#define PLAN_CARD_SIMULATE_H
 
 #include "plan/card_list.h"
 #include "plan/cards.h"

@@ -5,8 +5,8 @@
  * I1  An event knows how many records of it were put, and how many have passed. A wait is for the
  *     last one that was put before it (device.h, D3), whichever rank's event it is.
  * I2  A stream never waits for a host: whoever gives it more than its queue holds waits for it. */
-#ifndef BACKEND_DEVICE_LATE_H
-#define BACKEND_DEVICE_LATE_H
+#ifndef TESTS_EMULATED_LATE_H
+#define TESTS_EMULATED_LATE_H
 
 #include "backend/device/issue.h"
 

@@ -6,8 +6,8 @@
  * and takes a fixed time. Waits, events and points of messages carry those times from stream to
  * stream and from rank to rank, so the host runs ahead of its streams, and a rank's streams run
  * beside each other, on any machine, however loaded. */
-#ifndef BACKEND_DEVICE_PACED_H
-#define BACKEND_DEVICE_PACED_H
+#ifndef TESTS_EMULATED_PACED_H
+#define TESTS_EMULATED_PACED_H
 
 #include "backend/device/issue.h"
 

@@ -1,6 +1,6 @@
 /* searching.h - what a search starts from: a recipe that leaves most knobs open, and a machine. */
-#ifndef TESTS_PRICE_SEARCHING_H
-#define TESTS_PRICE_SEARCHING_H
+#ifndef TESTS_PLAN_SEARCHING_H
+#define TESTS_PLAN_SEARCHING_H
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -7,8 +7,8 @@
  *
  * I1  Rooms and seats are changed under the board's lock; data is moved outside it.
  * I2  Sums run over the members in the order of their places (adder.h): all get the same bits. */
-#ifndef BACKEND_COMM_BOARD_H
-#define BACKEND_COMM_BOARD_H
+#ifndef BACKEND_COMM_SHM_H
+#define BACKEND_COMM_SHM_H
 
 #include "backend/comm/message.h"
 

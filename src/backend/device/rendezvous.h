@@ -4,8 +4,8 @@
  * Each member copies the data that it receives. For a reduction it sums one part, in the order of
  * group ranks, and writes that part to every member that needs it. No memory is used other than the
  * buffers of the operation. */
-#ifndef BACKEND_DEVICE_MEETING_H
-#define BACKEND_DEVICE_MEETING_H
+#ifndef BACKEND_DEVICE_RENDEZVOUS_H
+#define BACKEND_DEVICE_RENDEZVOUS_H
 
 #include "backend/device/issue.h"
 

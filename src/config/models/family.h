@@ -2,8 +2,8 @@
  *
  * Private to src/config/models: presets and the config.json reader fill a family's common knobs
  * from here. */
-#ifndef MODEL_FAMILY_H
-#define MODEL_FAMILY_H
+#ifndef CONFIG_MODELS_FAMILY_H
+#define CONFIG_MODELS_FAMILY_H
 
 #include "config/recipe.h"
 

@@ -6,8 +6,8 @@
  *     apart unseen.
  *
  * A field's message has one form: FILE: FIELD is VALUE; what is needed or what to do. */
-#ifndef MODEL_HF_CONFIG_H
-#define MODEL_HF_CONFIG_H
+#ifndef CONFIG_MODELS_HF_CONFIG_H
+#define CONFIG_MODELS_HF_CONFIG_H
 
 #include "base/json.h"
 #include "config/models/family.h"

@@ -1,6 +1,6 @@
 /* microbenchmark.h - what the files of the measurement share. Internal to src/measure/bench*.c. */
-#ifndef MEASURE_BENCH_JIG_H
-#define MEASURE_BENCH_JIG_H
+#ifndef MEASURE_BENCH_MICROBENCH_H
+#define MEASURE_BENCH_MICROBENCH_H
 
 #include "backend/device/device.h"
 #include "ir/segment.h"

@@ -1,6 +1,6 @@
 /* simulate.h - ranks that are played; shared by simulate.c and deadlock.c. */
-#ifndef PREDICT_AUDIT_PLAY_H
-#define PREDICT_AUDIT_PLAY_H
+#ifndef PREDICT_AUDIT_SIMULATE_H
+#define PREDICT_AUDIT_SIMULATE_H
 
 #include "predict/audit/colours.h"
 

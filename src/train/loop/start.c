@@ -112,7 +112,7 @@ static status take_schedule(trainer *t, const char *folder, int64_t iteration, e
     arena *scratch = arena_create();
     status s = OK;
     if (comm_rank(t->c) == 0) {
-        checkpoint_info info;
+        checkpoint_info info = {0};
         job *then = ARENA_NEW(scratch, job);
         s = checkpoint_read_info(&info, scratch, folder, iteration, err);
         const stored_recipe stored = checkpoint_recipe(&info);

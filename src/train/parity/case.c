@@ -44,7 +44,13 @@ status golden_open(golden_case *g, arena *a, const char *folder, error *err)
     char *bytes;
     size_t n;
     const char *path = arena_text(a, "%s/golden.safetensors", folder);
-    status s = json_read(arena_text(a, "%s/golden.json", folder), &g->json, err);
+    const char *says = arena_text(a, "%s/golden.json", folder);
+    if (!file_exists(says))
+        return error_set(err, ERR_INPUT,
+                         "%s: is not there; repair: name a folder that holds a reference case "
+                         "(golden.json, golden.safetensors, the model)",
+                         says);
+    status s = json_read(says, &g->json, err);
     if (!s) s = file_read(a, path, GOLDEN_BYTES_MAX, &bytes, &n, err);
     if (s) return s;
     safetensors_head head = {path, bytes, n, (int64_t)n};

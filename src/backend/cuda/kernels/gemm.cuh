@@ -3,8 +3,8 @@
  * A, B and C have any strides, so that y = x w^T, its two gradients and the logits of a head are
  * the same kernel. A block of 256 threads makes a tile of 64 x 64, 16 of the sum at a time in
  * shared memory; every element is summed in the order of l by one thread. */
-#ifndef BACKEND_CUDA_KERNELS_PRODUCT_CUH
-#define BACKEND_CUDA_KERNELS_PRODUCT_CUH
+#ifndef BACKEND_CUDA_KERNELS_GEMM_CUH
+#define BACKEND_CUDA_KERNELS_GEMM_CUH
 
 #include "backend/cuda/kernels/device.cuh"
 
