@@ -136,8 +136,13 @@ static void types_init(const trial *t, side *s, formats f)
     for (int i = 0; i < OP_OUT_MAX; i++)
         s->types.out[i] = type_for(i < n_out ? out[i] : 'f', i + 1, true, f);
     if (t->in_place) s->types.out[0] = s->types.in[t->in_place - 1];
-    for (int i = 0; i < n_out && !t->row->accepts(&t->o, &s->types); i++)
-        if (out[i] == '.' && !(t->in_place && i == 0)) s->types.out[i] = DTYPE_F32;
+    /* Results that a row wants in FP32 are so: the first set of them that it accepts. */
+    const op_types asked = s->types;
+    for (int wide = 1; wide < 1 << n_out && !t->row->accepts(&t->o, &s->types); wide++) {
+        s->types = asked;
+        for (int i = t->in_place ? 1 : 0; i < n_out; i++)
+            if (out[i] == '.' && wide >> i & 1) s->types.out[i] = DTYPE_F32;
+    }
 }
 
 bool trial_is_taken(trial *t, formats f)
@@ -389,7 +394,7 @@ static double bound_of(const kernel *row, const op_types *types, dtype result)
     if (strncmp(row->name, "cudnn", 5) == 0 || strcmp(row->name, "chunks") == 0) return 4e-3;
     if (strncmp(row->name, "cublaslt", 8) == 0) return result == DTYPE_BF16 ? 1e-3 : 2e-5;
     /* A number that is rounded between two parts may be rounded the other way. */
-    if (op_is_fused(row->kind) && types->in[0] == DTYPE_BF16) return 1e-3;
+    if (op_is_fused(row->kind) && (types->in[0] == DTYPE_BF16 || result == DTYPE_BF16)) return 1e-3;
     if (row->kind == OP_MOVE && result == DTYPE_BF16) return 1e-3; /* two may be added to one */
     return strcmp(row->name, "plain") == 0 ? 1e-5 : 2e-5;
 }
