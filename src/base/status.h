@@ -28,6 +28,13 @@ typedef struct error {
 status error_set(error *err, status code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* Passes a failure on at once, where nothing is to be released first. */
+#define TRY(call)                                                                                  \
+    do {                                                                                           \
+        status try_ = (call);                                                                      \
+        if (try_) return try_;                                                                     \
+    } while (0)
+
 /* Puts "PREFIX: " before the message that is already there. */
 status error_prefix(error *err, status code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

@@ -25,6 +25,24 @@ int knob_find(const char *key, bool *is_alias)
     return -1;
 }
 
+bool knob_is_of(knob_id k, unsigned of)
+{
+    static const struct {
+        const char *section;
+        unsigned of;
+    } sections[] = {{"dataset.", OF_JOB | OF_EVAL},
+                    {"optimizer.", OF_JOB},
+                    {"scheduler.", OF_JOB},
+                    {"rng.", OF_JOB},
+                    {"tokenizer.", OF_EVAL},
+                    {"checkpoint.", OF_RUN},
+                    {"logger.", OF_RUN}};
+    unsigned its = knobs[k].of;
+    for (size_t i = 0; i < sizeof sections / sizeof *sections && !its; i++)
+        if (text_starts(knobs[k].key, sections[i].section)) its = sections[i].of;
+    return (its & of) == of;
+}
+
 /* Is every word of `wanted` one of `name`? Words end at underscores. */
 static bool holds_words(const char *name, const char *wanted)
 {

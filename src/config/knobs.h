@@ -16,6 +16,16 @@ typedef enum knob_form {
     EITHER
 } knob_form; /* one value, a list, or whichever is given */
 
+/* What is another one where a knob has another value: bits, which a knob may have several of. */
+enum {
+    OF_NOTHING = 1, /* layout, machine, number formats, intervals */
+    OF_EVAL = 2,    /* the loss of given weights: other sizes or data */
+    OF_JOB = 4,     /* the weights that a job trains, on any machine, in any layout */
+    OF_MODEL = 8 | OF_JOB | OF_EVAL, /* what the weights compute */
+    OF_SHAPE = 16 | OF_MODEL,        /* and their shapes, so that none would fit */
+    OF_RUN = 32                      /* where a run saves, prints and ends */
+};
+
 typedef struct knob {
     const char *id;  /* the short name used in rules: TP, CP, ... */
     const char *key; /* "model.context_parallel_size" */
@@ -32,6 +42,7 @@ typedef struct knob {
     const char *alias; /* other keys for the same knob, with spaces; where given they must agree */
     bool path;         /* ENUM: or the path of a file, from the folder of the recipe */
     const char *only;  /* the one value that moefold's own runtime runs; NULL: it runs them all */
+    unsigned of;       /* OF_...; 0: as its section has it (knob_is_of) */
     const char *spell; /* other spellings of values: "norm=layernorm up_proj=mla_up_proj" */
     const char *help;
 } knob;
@@ -40,6 +51,9 @@ extern const knob knobs[K_COUNT];
 
 /* The knob with this key, short name (in any case) or alias, or -1. `*is_alias` may be NULL. */
 int knob_find(const char *key, bool *is_alias);
+
+/* Is it of all of these (OF_...)? */
+bool knob_is_of(knob_id k, unsigned of);
 
 /* The nearest known key, for a message; NULL when nothing is near. */
 const char *knob_nearest(const char *key);

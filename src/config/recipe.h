@@ -143,7 +143,11 @@ value recipe_located(recipe *r, knob_id k, value v, const char *folder);
 /* The other way: paths from the folder of the file that the recipe will be written to. */
 void recipe_relocate(recipe *r, const char *file);
 
-/* ---- for people: a setting as files write it, who wanted it, and the reason. */
+/* ---- who wanted a setting, and for people: how files write it, and the reason. */
+static inline origin recipe_from(const recipe *r, knob_id k)
+{
+    return r->knob[k].from;
+}
 const char *recipe_shown(const recipe *r, knob_id k, arena *a);
 static inline bool recipe_by_user(const recipe *r, knob_id k)
 {

@@ -90,4 +90,21 @@ static inline bool job_names_data(const job *j)
     return job_has(j, K_DATA_PATH) || job_has(j, K_DATA_ARGS) || job_names_separate(j);
 }
 
+/* Sequences of one length in a batch, and which part of its tokens they have. A sequence is one
+ * document today, and all are as long as model.seq_length. */
+typedef struct job_length {
+    int64_t length, count;
+    double share;
+} job_length;
+
+typedef struct job_lengths {
+    job_length item[1];
+    int n;
+} job_lengths;
+
+static inline job_lengths job_lengths_of(const job *j)
+{
+    return (job_lengths){{{j->seq, j->gbs, 1}}, 1};
+}
+
 #endif

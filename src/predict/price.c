@@ -96,8 +96,13 @@ static void see_time(price *out, const setup *s, const stage_time *t, double opt
 
 static void see_rates(price *out, const setup *s, const cost_model *c)
 {
-    double tokens = (double)s->j.gbs * (double)s->j.seq;
-    double flops = model_flops_per_token(&s->m, s->j.seq);
+    const job_lengths lengths = job_lengths_of(&s->j);
+    double tokens = 0, flops = 0;
+    for (int i = 0; i < lengths.n; i++) {
+        const job_length *l = &lengths.item[i];
+        tokens += (double)l->count * (double)l->length;
+        flops += l->share * model_flops_per_token(&s->m, l->length);
+    }
     out->tokens_per_s_per_gpu = tokens / out->step_s / (double)s->lay.world;
     out->tflops_per_gpu = out->tokens_per_s_per_gpu * flops / 1e12;
     out->mfu_bf16 = out->tflops_per_gpu * 1e12 / c->hw->peak[NUMBER_BF16];
