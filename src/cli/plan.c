@@ -11,6 +11,7 @@
 #include "cli/routing.h"
 #include "cli/verdict.h"
 #include "config/export.h"
+#include "predict/try.h"
 
 /* How long the smallest cluster is looked for, beside a plan and where nothing fits; and the
  * nearest miss. */
@@ -32,16 +33,12 @@ static status write_recipe(const plan_answer *p, const char *path, arena *a, err
 static void price_next(plan_answer *p, arena *a)
 {
     recipe *r = ARENA_NEW(a, recipe);
-    setup *s = ARENA_NEW(a, setup);
-    error err = {{0}};
+    try_result t;
     search_recipe(r, p->result, p->given, &p->result->best[0].c);
     plan_set_world(r, p->hw, p->world * 2);
-    violations v;
-    if (setup_init(s, r, a, &err) || !s->possible || s->pipe.why_not) return;
-    rules_check(&v, s, false, a);
-    if (v.n_errors) return;
-    price_setup(&p->next, s, p->hw, &p->prices, a);
-    p->has_next = true;
+    p->has_next =
+        try_recipe(&t, r, &(try_job){.hw = p->hw, .o = &p->prices, .depth = TRY_PRICE}, a);
+    if (p->has_next) p->next = t.p;
 }
 
 /* The winner with the other routing. */

@@ -19,6 +19,7 @@
 #include "config/job_of.h"
 #include "ir/segment.h"
 #include "config/export.h"
+#include "predict/try.h"
 
 typedef enum stage_kind { EAGER, DISPATCHER, OVERLAP, GRAPHS, PRECISION, STAGES } stage_kind;
 
@@ -124,27 +125,26 @@ static bool build(bring_up_step *out, const making *m, const choice *c, const ch
 {
     arena *a = m->a;
     recipe *r = ARENA_NEW(a, recipe);
-    setup *s = ARENA_NEW(a, setup);
     error err = {{0}};
-    violations v = {0};
+    try_result t;
     const char *const *fix = NULL;
+    const try_job asked = {.hw = m->p->hw, .o = &m->p->prices, .depth = TRY_PRICE};
     search_recipe(r, m->p->result, m->p->given, c);
     r->a = a;
     if (words && recipe_override(r, words, "bring-up", &err)) return false;
-    if (setup_init(s, r, a, &err) || !s->possible || s->pipe.why_not) return false;
-    rules_check(&v, s, false, a);
-    if (v.n_errors) {
-        out->skipped = arena_text(a, "would break the rule %s", v.list[0].rule->id);
+    if (!try_recipe(&t, r, &asked, a)) {
+        if (!t.found.n_errors) return false;
+        out->skipped = arena_text(a, "would break the rule %s", t.found.list[0].rule->id);
         if (!rules_fix(r, a, &fix)) return false;
         for (const char *const *w = fix; *w; w++)
             if (recipe_override(r, *w, "bring-up", &err)) return false;
-        if (setup_init(s, r, a, &err) || !s->possible || s->pipe.why_not) return false;
+        if (!try_recipe(&t, r, &asked, a)) return false;
     }
     out->skipped = NULL;
-    out->n_warnings = v.n - v.n_errors;
+    out->n_warnings = t.found.n - t.found.n_errors;
     out->added_rules = fix;
     out->r = r;
-    price_setup(&out->p, s, m->p->hw, &m->p->prices, a);
+    out->p = t.p;
     return true;
 }
 

@@ -5,7 +5,7 @@
 
 #include "cli/plan.h"
 #include "predict/bands.h"
-#include "predict/fit.h"
+#include "predict/try.h"
 
 enum { KINDS_SHOWN = 3 };
 
@@ -18,18 +18,15 @@ static bool override(recipe *r, const char *words, arena *a)
     return true;
 }
 
-/* NULL: there is no such layout, or it breaks the rule. */
-static const setup *setup_of_trial(const rule **broken, const plan_answer *p, const choice *c,
-                                   const char *words, arena *a)
+static bool try_layout(try_result *out, const plan_answer *p, const choice *c, const char *words,
+                       try_depth depth, arena *a)
 {
     recipe *r = ARENA_NEW(a, recipe);
-    setup *s = ARENA_NEW(a, setup);
-    error err = {{0}};
+    *out = (try_result){.s = NULL};
     search_recipe(r, p->result, p->given, c);
     r->a = a;
-    if (words && !override(r, words, a)) return NULL;
-    if (setup_init(s, r, a, &err) || !s->possible || s->pipe.why_not) return NULL;
-    return rules_errors(broken, 1, s, NULL, a) ? NULL : s;
+    return (!words || override(r, words, a)) &&
+           try_recipe(out, r, &(try_job){.hw = p->hw, .o = &p->prices, .depth = depth}, a);
 }
 
 /* Static words, or NULL. */
@@ -45,30 +42,24 @@ bool plan_price_trial(plan_other *out, const plan_answer *p, const choice *c, co
                       arena *a)
 {
     arena_place mark = arena_mark(a);
-    const rule *broken = NULL;
-    const setup *s = setup_of_trial(&broken, p, c, words, a);
-    out->rule = broken ? broken->id : NULL;
-    if (s) out->unsupported = unsupported_of(s, p->prices.stack);
-    if (s) price_setup(&out->p, s, p->hw, &p->prices, a);
-    if (s) out->p.evidence = NULL;
+    try_result t;
+    bool good = try_layout(&t, p, c, words, TRY_PRICE, a);
+    out->rule = t.found.n_errors ? t.found.list[0].rule->id : NULL;
+    if (good) out->unsupported = unsupported_of(t.s, p->prices.stack);
+    if (good) out->p = t.p;
     arena_release(a, mark);
-    return s != NULL;
+    return good;
 }
 
 bool plan_fit_words(price *out, const plan_answer *p, const choice *c, const char *words, arena *a)
 {
     arena_place mark = arena_mark(a);
-    const rule *broken = NULL;
-    const violations none = {0};
-    fit f = {0};
-    const setup *s = setup_of_trial(&broken, p, c, words, a);
-    if (s) fit_of(&f, s, &none, p->hw, a);
-    bool good = s && !f.why_not;
-    if (good && f.fits) price_setup(out, s, p->hw, &p->prices, a);
-    if (good && !f.fits)
+    try_result t;
+    bool good = try_layout(&t, p, c, words, TRY_FITTING, a);
+    if (good) *out = t.p;
+    if (good && !t.priced)
         *out = (price){
-            .peak_bytes = f.peak_bytes, .host_bytes = f.host_bytes, .usable = p->hw->usable};
-    if (good) out->evidence = NULL;
+            .peak_bytes = t.peak_bytes, .host_bytes = t.host_bytes, .usable = t.usable_bytes};
     arena_release(a, mark);
     return good;
 }

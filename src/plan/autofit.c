@@ -13,6 +13,7 @@
 #include "config/job_of.h"
 #include "config/target.h"
 #include "plan/against.h"
+#include "predict/try.h"
 
 enum { SET_MAX = 256, DOUBLINGS_MOST = 3, WORLD_MOST = 16384 };
 
@@ -28,7 +29,7 @@ typedef struct autofit_run {
     int64_t world;
     autofit_set start;  /* what the rules ask for */
     autofit_set packed; /* that in a packed step; empty where there is none */
-    fit now;            /* of the last try that was legal */
+    int64_t peak;       /* of the last try that was legal */
     int64_t least;
     double work; /* of the processor, when the search ends */
     bool late;   /* it ended before its end */
@@ -84,21 +85,14 @@ static bool resolve(const autofit_run *m, const autofit_set *set, setup *s, aren
 static outcome look(autofit_run *m, const autofit_set *set)
 {
     arena *a = arena_create();
-    setup *s = ARENA_NEW(a, setup);
-    violations broken;
-    fit f;
-    outcome out = UNREADABLE;
-    if (resolve(m, set, s, a) && s->lay.world == m->world) {
-        rules_check(&broken, s, false, a);
-        out = BREAKS_RULE;
-        if (!broken.n_errors) {
-            fit_of(&f, s, &broken, m->hw, a);
-            out = f.why_not ? BREAKS_RULE : f.fits ? FITS : NO_ROOM;
-        }
-    }
+    const try_job asked = {m->given, m->hw, NULL, TRY_FIT, 0, m->world};
+    try_result t;
+    outcome out = !try_words(&t, set->list, &asked, a) ? (t.s ? BREAKS_RULE : UNREADABLE)
+                  : t.fits                             ? FITS
+                                                       : NO_ROOM;
     if (out >= NO_ROOM) {
-        m->now = f;
-        if (!m->least || f.peak_bytes < m->least) m->least = f.peak_bytes;
+        m->peak = t.peak_bytes;
+        if (!m->least || m->peak < m->least) m->least = m->peak;
     }
     arena_destroy(a);
     return out;
@@ -196,7 +190,7 @@ static bool climb(autofit_run *m, const autofit_set *base, autofit_set *rung)
     *rung = *base;
     outcome out = look(m, base);
     module_list have = modules_of(m, base);
-    int64_t peak = out >= NO_ROOM ? m->now.peak_bytes : INT64_MAX;
+    int64_t peak = out >= NO_ROOM ? m->peak : INT64_MAX;
     for (size_t i = 0; have.n >= 0 && i < sizeof order; i++) {
         module_list next = have;
         if (has(&have, order[i])) continue;
@@ -208,8 +202,8 @@ static bool climb(autofit_run *m, const autofit_set *base, autofit_set *rung)
         autofit_set set = *base;
         put_modules(m, &set, &next);
         out = look(m, &set);
-        if (out < NO_ROOM || m->now.peak_bytes >= peak) continue;
-        peak = m->now.peak_bytes;
+        if (out < NO_ROOM || m->peak >= peak) continue;
+        peak = m->peak;
         *rung = set;
         have = next;
         if (out == FITS) return true;
@@ -434,7 +428,6 @@ void autofit_memory(autofit *out, const recipe *given, const char *const *rules,
     const char **list = ARENA_ARRAY(a, const char *, set.n + 1);
     memcpy(list, set.list, sizeof *list * (size_t)set.n);
     out->overrides = list;
-    out->after = m.now;
 }
 
 void autofit_more_gpus(autofit *out, const recipe *given, const char *const *rules,

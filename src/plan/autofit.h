@@ -7,13 +7,12 @@
 #ifndef PLAN_AUTOFIT_H
 #define PLAN_AUTOFIT_H
 
-#include "predict/fit.h"
 #include "config/recipe.h"
+#include "hardware/hardware.h"
 
 typedef struct autofit {
     bool done;                    /* with the overrides no rule is broken, and it fits */
     const char *const *overrides; /* ends with NULL; none can be left out */
-    fit after;                    /* with them */
     int64_t gpus, usable_bytes;   /* on which something was looked for, and what each has */
     int64_t least_bytes; /* nothing fits: the least that a layout was found to need; 0: unknown */
     bool late;           /* nothing was found, but the search was cut short: something may fit */

@@ -12,8 +12,9 @@
 #include <math.h>
 #include <string.h>
 
-#include "predict/audit/audit.h"
 #include "base/clock.h"
+#include "predict/audit/audit.h"
+#include "predict/try.h"
 
 enum { CLUSTER = PATH_MOVES, SINGLE, TOGETHER_MOST = 3 };
 
@@ -126,18 +127,14 @@ static void make(recipe *r, const recipe *to, const change_set *s)
 static bool price_stop(price *out, const walk *w, const recipe *r)
 {
     arena *scratch = arena_create();
-    setup *s = ARENA_NEW(scratch, setup);
     hardware *hw = ARENA_NEW(scratch, hardware);
     recipe *own = ARENA_NEW(scratch, recipe);
-    violations found;
+    try_result t;
     error err = {{0}};
     *own = *r;
-    own->a = scratch;
-    bool good = !setup_init(s, own, scratch, &err) && !w->j->machine(hw, s, scratch, &err) &&
-                !audit_not_known(s, scratch) && !audit_why_not(s, scratch);
-    if (good) rules_check(&found, s, false, scratch);
-    good = good && found.n_errors <= w->errors;
-    if (good) price_setup(out, s, hw, w->j->o, scratch);
+    bool good = try_recipe(&t, own, &(try_job){.errors = w->errors}, scratch) &&
+                !w->j->machine(hw, t.s, scratch, &err);
+    if (good) price_setup(out, t.s, hw, w->j->o, scratch);
     if (good) out->evidence = NULL;
     arena_destroy(scratch);
     return good;

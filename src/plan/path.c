@@ -8,9 +8,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "predict/audit/audit.h"
 #include "base/clock.h"
-#include "rules/rules.h"
+#include "predict/try.h"
 
 enum { MOVE_KNOBS = 14, TOGETHER_MOST = 3 };
 
@@ -172,25 +171,6 @@ static void make(recipe *r, const recipe *to, unsigned set)
             r->knob[moves[m].knobs[i]] = to->knob[moves[m].knobs[i]]; /* I1 */
 }
 
-/* Memory of the scratch kind: the caller gives it back. */
-static bool priced(price *out, int *errors, const walk *w, unsigned set)
-{
-    recipe *r = ARENA_NEW(w->a, recipe);
-    setup *s = ARENA_NEW(w->a, setup);
-    error err = {{0}};
-    *r = *w->now;
-    r->a = w->a;
-    make(r, w->e->to, set);
-    if (setup_init(s, r, w->a, &err) || audit_why_not(s, w->a)) return false;
-    violations found;
-    rules_check(&found, s, false, w->a);
-    if (found.n_errors > w->errors) return false;
-    price_setup(out, s, w->e->hw, w->e->o, w->a); /* I2 */
-    out->evidence = NULL;
-    *errors = found.n_errors;
-    return true;
-}
-
 /* ---- the walk */
 
 typedef struct stop {
@@ -201,12 +181,17 @@ typedef struct stop {
 
 static bool try_set(stop *best, const walk *w, unsigned set, bool must_fit)
 {
-    stop s = {.set = set};
+    const path_ends *e = w->e;
     arena_place mark = arena_mark(w->a);
-    bool good = priced(&s.p, &s.errors, w, set);
+    recipe *r = ARENA_NEW(w->a, recipe);
+    try_result t;
+    *r = *w->now;
+    make(r, e->to, set);
+    bool good = try_recipe(&t, r, &(try_job){NULL, e->hw, e->o, TRY_PRICE, w->errors, 0}, w->a);
     arena_release(w->a, mark);
-    if (!good || (must_fit && !s.p.fits)) return false;
-    if (!best->set || s.p.step_s < best->p.step_s) *best = s;
+    if (!good || (must_fit && !t.fits)) return false;
+    if (!best->set || t.p.step_s < best->p.step_s)
+        *best = (stop){set, t.found.n_errors, t.p}; /* I2 */
     return true;
 }
 

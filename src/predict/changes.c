@@ -13,7 +13,7 @@
 
 #include "base/clock.h"
 #include "config/job_of.h"
-#include "rules/rules.h"
+#include "predict/try.h"
 
 static const edits table[] = {
 /* recompute */
@@ -162,23 +162,17 @@ static const violation *new_warning(const changing *w, const violations *found)
     return NULL;
 }
 
-/* The recipe after the change, checked; NULL: it cannot be, or breaks a rule. */
-static setup *changed(violations *found, const changing *w, const change *c)
+/* The recipe after the change. False: nothing changes, or it breaks a rule. */
+static bool changed(try_result *out, const changing *w, const change *c)
 {
     recipe *r = ARENA_NEW(w->a, recipe);
-    setup *s = ARENA_NEW(w->a, setup);
-    error err = {{0}};
     *r = *w->given;
     r->a = w->a;
     bool moves = moves_stages(c), strung = moves && recipe_open_layout(r);
-    if (!apply(r, c)) return NULL;
+    if (!apply(r, c)) return false;
     if (strung) recipe_keep_stages(r, w->before->pipe.pp * w->before->pipe.vpp);
-    if (setup_init(s, r, w->a, &err)) return NULL;
-    if (!s->possible || s->pipe.why_not || !differs(w, s)) return NULL;
-    if (s->lay.world != w->before->lay.world) return NULL;
-    setup_states(s, w->a);
-    rules_check(found, s, false, w->a);
-    return found->n_errors ? NULL : s;
+    return try_recipe(out, r, &(try_job){.world = w->before->lay.world}, w->a) &&
+           differs(w, out->s);
 }
 
 static void add(edits *to, edit e, arena *a)
@@ -190,12 +184,11 @@ static void add(edits *to, edit e, arena *a)
  * that were priced are named. */
 static void add_split(const changing *w, change *c)
 {
-    violations found;
-    if (!w->has_split || !moves_stages(c)) return;
-    const setup *s = changed(&found, w, c);
-    if (!s) return;
+    try_result t;
+    if (!w->has_split || !moves_stages(c) || !changed(&t, w, c)) return;
+    const pipeline *pipe = &t.s->pipe;
     add(&c->own, (edit)SET_NULL(PP_LAYOUT), w->a);
-    if (s->pipe.vpp > 1 && !names(c, K_VPP)) add(&c->own, (edit)SET_INT(VPP, s->pipe.vpp), w->a);
+    if (pipe->vpp > 1 && !names(c, K_VPP)) add(&c->own, (edit)SET_INT(VPP, pipe->vpp), w->a);
 }
 
 /* Sizes from which GPUs and batch follow leave them as they were priced. */
@@ -233,18 +226,15 @@ static bool add_repair(change *c, const violation *v, arena *a)
 
 static bool priced(price_change *out, const changing *w, change *c)
 {
-    violations found;
+    try_result t;
     add_split(w, c);
-    setup *s = changed(&found, w, c);
-    const violation *warning = s ? new_warning(w, &found) : NULL;
-    if (warning) {
-        if (!add_repair(c, warning, w->a)) return false;
-        s = changed(&found, w, c);
-        if (s && new_warning(w, &found)) return false;
-    }
-    if (!s) return false;
+    bool good = changed(&t, w, c);
+    const violation *warning = good ? new_warning(w, &t.found) : NULL;
+    if (warning)
+        good = add_repair(c, warning, w->a) && changed(&t, w, c) && !new_warning(w, &t.found);
+    if (!good) return false;
     price p;
-    price_setup(&p, s, w->hw, w->o, w->a);
+    price_setup(&p, t.s, w->hw, w->o, w->a);
     add_job(w, c);
     *out = (price_change){.words = text_of(c, w->a),
                           .gain = p.tokens_per_s_per_gpu / w->now->tokens_per_s_per_gpu - 1,
@@ -281,7 +271,7 @@ static int insert(price_change *out, int n, int room, const price_change *c)
     return n;
 }
 
-static int try_edits(price_change *out, int n, int room, const changing *w, edits e)
+static int consider(price_change *out, int n, int room, const changing *w, edits e)
 {
     price_change c;
     char kept[WORDS_MAX];
@@ -334,7 +324,7 @@ int price_changes(price_change *out, int room, const change_job *j, change_limit
         if (limit->seconds > 0 && clock_seconds() - begin >= limit->seconds)
             limit->left++;
         else
-            n = try_edits(out, n, room, &w, e);
+            n = consider(out, n, room, &w, e);
     }
     return n;
 }
@@ -348,7 +338,7 @@ int price_these(price_change *out, const edits *list, int n, const change_job *j
         edits e;
         out[i] = (price_change){0};
         if (list[i].n && edits_resolve(&e, list[i], &w.before->j, a))
-            found += try_edits(&out[i], 0, 1, &w, e);
+            found += consider(&out[i], 0, 1, &w, e);
     }
     return found;
 }

@@ -5,7 +5,7 @@
 #include "predict/repairs.h"
 
 #include "base/clock.h"
-#include "predict/fit.h"
+#include "predict/try.h"
 
 static const double SAME = 0.005;
 
@@ -13,25 +13,15 @@ static const double SAME = 0.005;
 static void see_one(repair_price *out, const repair_job *j, const char *const *words,
                     const price *now, arena *a)
 {
-    recipe *r = ARENA_NEW(a, recipe);
-    setup *s = ARENA_NEW(a, setup);
-    error err = {{0}};
-    violations broken = {0};
-    if (!rules_apply(r, j->given, words, a) || setup_init(s, r, a, &err)) return;
-    setup_states(s, a);
-    rules_check(&broken, s, false, a);
-    fit f;
-    if (broken.n_errors) return;
-    fit_of(&f, s, &broken, j->hw, a);
-    if (f.why_not) return;
+    try_result t;
+    const try_job asked = {j->given, j->hw, j->o, now ? TRY_PRICE : TRY_FIT, 0, 0};
+    if (!try_words(&t, words, &asked, a)) return;
     *out = (repair_price){
-        .valid = true, .peak_bytes = f.peak_bytes, .usable_bytes = f.usable_bytes, .fits = f.fits};
+        .valid = true, .peak_bytes = t.peak_bytes, .usable_bytes = t.usable_bytes, .fits = t.fits};
     if (!now) return;
-    price p;
-    price_setup(&p, s, j->hw, j->o, a);
     out->priced = true;
-    out->gain = p.tokens_per_s_per_gpu / now->tokens_per_s_per_gpu - 1;
-    out->step_s = p.step_s;
+    out->gain = t.p.tokens_per_s_per_gpu / now->tokens_per_s_per_gpu - 1;
+    out->step_s = t.p.step_s;
     out->before_s = now->step_s;
 }
 

@@ -8,10 +8,8 @@
 
 #include <string.h>
 
-#include "predict/audit/audit.h"
 #include "base/clock.h"
-#include "config/edit.h"
-#include "rules/rules.h"
+#include "predict/try.h"
 
 static const edits none = EDITS(SET_NULL(RECOMPUTE), SET_NULL(RECOMPUTE_MODULES),
                                 SET_NULL(RECOMPUTE_METHOD), SET_NULL(RECOMPUTE_LAYERS));
@@ -42,40 +40,18 @@ static edits selective(arena *a, unsigned drop)
 }
 
 /* False: it breaks a rule that the recipe does not. */
-static bool try_rung(rung *out, const ladder_job *j, edits e, int errors, arena *a)
+static bool try_rung(rung *out, const try_job *j, edits e, arena *a)
 {
     arena *scratch = arena_create();
-    recipe *r = ARENA_NEW(scratch, recipe);
-    setup *s = ARENA_NEW(scratch, setup);
-    error err = {{0}};
-    violations found;
-    *r = *j->given;
-    r->a = scratch;
-    bool good = edits_apply(r, e, "ladder") && setup_init(s, r, scratch, &err) == OK &&
-                !audit_why_not(s, scratch);
-    if (good) rules_check(&found, s, false, scratch);
-    good = good && found.n_errors <= errors;
-    if (good) {
-        price p;
-        price_setup(&p, s, j->hw, j->o, scratch);
-        *out = (rung){.words = edits_text(e, a), .step_s = p.step_s};
-        out->peak_bytes = p.peak_bytes;
-        out->fits = p.fits;
-    }
+    try_result t;
+    bool good = try_edits(&t, e, j, scratch);
+    if (good)
+        *out = (rung){.words = edits_text(e, a),
+                      .step_s = t.p.step_s,
+                      .peak_bytes = t.peak_bytes,
+                      .fits = t.fits};
     arena_destroy(scratch);
     return good;
-}
-
-static int errors_of(const recipe *given)
-{
-    arena *a = arena_create();
-    setup *s = ARENA_NEW(a, setup);
-    error err = {{0}};
-    violations found = {0};
-    if (setup_init(s, given, a, &err) == OK) rules_check(&found, s, false, a);
-    int n = found.n_errors;
-    arena_destroy(a);
-    return n;
 }
 
 /* The recipe's own rung: one of the list, or one between them. */
@@ -99,18 +75,19 @@ static int add_own(rung *list, int n, const ladder_job *j, arena *a)
 
 int report_ladder(rung out[RUNGS_MAX], const ladder_job *j, arena *a)
 {
-    int n = 0, errors = errors_of(j->given);
+    int n = 0;
     unsigned drop = 0;
-    if (try_rung(&out[n], j, none, errors, a)) out[n++].name = "none";
+    const try_job t = {j->given, j->hw, j->o, TRY_PRICE, try_errors(j->given), 0};
+    if (try_rung(&out[n], &t, none, a)) out[n++].name = "none";
     for (int i = 0; i < DROP_MODULES && n < RUNGS_MAX - 2 && clock_seconds() < j->until; i++) {
         unsigned bit = drop_modules[i].drop, parts = DROP_MOE_ACT | DROP_SHARED;
         unsigned next = bit == DROP_MOE ? (drop & ~parts) | bit : drop | bit; /* I1 */
-        if (bit & DROP_CORE_ATTN || !try_rung(&out[n], j, selective(a, next), errors, a)) continue;
+        if (bit & DROP_CORE_ATTN || !try_rung(&out[n], &t, selective(a, next), a)) continue;
         drop = next;
         if (n && out[n].peak_bytes == out[n - 1].peak_bytes && out[n].step_s == out[n - 1].step_s)
             continue; /* the model has no such module */
         out[n++].name = name_of(a, drop);
     }
-    if (clock_seconds() < j->until && try_rung(&out[n], j, full, errors, a)) out[n++].name = "full";
+    if (clock_seconds() < j->until && try_rung(&out[n], &t, full, a)) out[n++].name = "full";
     return add_own(out, n, j, a);
 }

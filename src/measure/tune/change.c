@@ -4,9 +4,8 @@
  *     another one than the start's: two ways to one recipe have one text. */
 #include <string.h>
 
-#include "predict/audit/audit.h"
 #include "base/text.h"
-#include "rules/rules.h"
+#include "predict/try.h"
 #include "plan/path.h"
 #include "measure/tune/tune.h"
 
@@ -47,14 +46,10 @@ const char *tune_change(const tune *t, const char *change, edits more, arena *a)
 bool tune_price_of(const tune *t, const char *change, tune_price *out, arena *a)
 {
     recipe *r = ARENA_NEW(a, recipe);
-    setup *s = ARENA_NEW(a, setup);
-    violations found = {0};
-    error err = {{0}};
-    if (!tune_recipe(t, change, r, a) || setup_init(s, r, a, &err)) return false;
-    if (!s->possible || s->pipe.why_not) return false;
-    rules_check(&found, s, false, a);
-    if (found.n_errors || audit_not_known(s, a) || audit_why_not_of(s, &found, a)) return false;
-    out->s = s;
-    price_setup(&out->p, s, &t->hw, NULL, a);
+    try_result x;
+    if (!tune_recipe(t, change, r, a) ||
+        !try_recipe(&x, r, &(try_job){.hw = &t->hw, .depth = TRY_PRICE}, a))
+        return false;
+    *out = (tune_price){x.s, x.p};
     return true;
 }

@@ -1,0 +1,62 @@
+/* try.c - one recipe tried: rules, then memory, then time. */
+#include "predict/try.h"
+
+#include "predict/audit/audit.h"
+
+bool try_recipe(try_result *out, recipe *r, const try_job *j, arena *a)
+{
+    setup *s = ARENA_NEW(a, setup);
+    error err = {{0}};
+    *out = (try_result){.s = NULL};
+    r->a = a;
+    if (setup_init(s, r, a, &err) || !s->possible || s->pipe.why_not) return false;
+    if (j->world && s->lay.world != j->world) return false;
+    setup_states(s, a);
+    rules_check(&out->found, s, false, a);
+    out->s = s;
+    out->legal = out->found.n_errors <= j->errors && !audit_why_not_of(s, &out->found, a);
+    if (!out->legal || j->depth == TRY_RULES) return out->legal;
+    if (j->depth != TRY_PRICE) {
+        fit f;
+        fit_of(&f, s, &out->found, j->hw, a);
+        out->peak_bytes = f.peak_bytes;
+        out->host_bytes = f.host_bytes;
+        out->usable_bytes = f.usable_bytes;
+        out->fits = f.fits;
+    }
+    if (j->depth == TRY_FIT || (j->depth == TRY_FITTING && !out->fits)) return true;
+    price_setup(&out->p, s, j->hw, j->o, a);
+    out->priced = true;
+    out->p.evidence = NULL;
+    out->peak_bytes = out->p.peak_bytes;
+    out->host_bytes = out->p.host_bytes;
+    out->usable_bytes = out->p.usable;
+    out->fits = out->p.fits;
+    return true;
+}
+
+bool try_edits(try_result *out, edits e, const try_job *j, arena *a)
+{
+    recipe *r = ARENA_NEW(a, recipe);
+    *r = *j->given;
+    r->a = a;
+    *out = (try_result){.s = NULL};
+    return edits_apply(r, e, "change") && try_recipe(out, r, j, a);
+}
+
+bool try_words(try_result *out, const char *const *words, const try_job *j, arena *a)
+{
+    recipe *r = ARENA_NEW(a, recipe);
+    *out = (try_result){.s = NULL};
+    return rules_apply(r, j->given, words, a) && try_recipe(out, r, j, a);
+}
+
+int try_errors(const recipe *given)
+{
+    arena *a = arena_create();
+    try_result t;
+    try_edits(&t, (edits)NO_EDITS, &(try_job){.given = given}, a);
+    int n = t.found.n_errors;
+    arena_destroy(a);
+    return n;
+}
