@@ -35,7 +35,7 @@ static void price_next(plan_answer *p, arena *a)
     recipe *r = ARENA_NEW(a, recipe);
     try_result t;
     search_recipe(r, p->result, p->given, &p->result->best[0].c);
-    plan_set_world(r, p->hw, p->world * 2);
+    recipe_set(r, K_N_GPUS, value_of_int(p->world * 2), "--gpus");
     p->has_next =
         try_recipe(&t, r, &(try_job){.hw = p->hw, .o = &p->prices, .depth = TRY_PRICE}, a);
     if (p->has_next) p->next = t.p;

@@ -126,7 +126,6 @@ status plan_take_pins(int argc, char **argv, char **out, int *n, bool *all, erro
 bool plan_was_set(const plan_answer *p, knob_id k);    /* by the recipe's file */
 bool plan_was_opened(const plan_answer *p, knob_id k); /* of these: it is searched */
 status plan_prepare(plan_answer *p, recipe *r, const plan_words *w, arena *a, error *err);
-void plan_set_world(recipe *r, const hardware *hw, int64_t n);
 
 /* A search that is under way when a walk's time is up may go on for so long. Walks count the
  * processor's seconds, so that other jobs on the machine change no answer. */

@@ -54,7 +54,7 @@ static bool fits_with(walk *w, int64_t n, int64_t gbs)
     error err = {{0}};
     *r = *w->p->given;
     r->a = a;
-    plan_set_world(r, w->p->hw, n);
+    recipe_set(r, K_N_GPUS, value_of_int(n), "--gpus");
     if (gbs != recipe_int(r, K_GBS)) recipe_set(r, K_GBS, value_of_int(gbs), "what divides");
     bool good = search_run(there, r, &w->o, a, &err) == OK && there->n_best > 0;
     w->cut = w->cut || !there->complete;

@@ -31,7 +31,7 @@ static double search_on(const plan_answer *p, const search_options *o, int64_t n
     quick.work = work;
     *r = *p->given;
     r->a = a;
-    plan_set_world(r, p->hw, n);
+    recipe_set(r, K_N_GPUS, value_of_int(n), "--gpus");
     double step = search_run(there, r, &quick, a, &err) ? 0 : fastest_of(there);
     arena_destroy(a);
     return step;

@@ -60,11 +60,6 @@ status plan_take_pins(int argc, char **argv, char **out, int *n, bool *all, erro
 
 /* ---- the cluster */
 
-void plan_set_world(recipe *r, const hardware *hw, int64_t n)
-{
-    recipe_set_world(r, hw->gpus_per_node, hw->nvlink_domain, n);
-}
-
 static status set_cluster(recipe *r, const plan_words *w, hardware *hw, arena *a, error *err)
 {
     int64_t n = r->knob[K_N_GPUS].from == FROM_USER ? recipe_int(r, K_N_GPUS) : 0;
@@ -87,7 +82,7 @@ static status set_cluster(recipe *r, const plan_words *w, hardware *hw, arena *a
     s = cli_set_gpu(r, w->gpus ? w->gpus : name, name, err);
     if (s) return s;
     if (n < 1 && recipe_on_cpu(r)) n = sysconf(_SC_NPROCESSORS_ONLN);
-    plan_set_world(r, hw, n > 0 ? n : hw->gpus_per_node);
+    recipe_set(r, K_N_GPUS, value_of_int(n > 0 ? n : hw->gpus_per_node), "--gpus");
     return OK;
 }
 

@@ -95,13 +95,12 @@ status cli_set_gpus(recipe *r, const char *word, error *err)
     if (!s && name) s = cli_set_gpu(r, word, name, err);
     if (!s && n) s = must_agree(r, K_N_GPUS, value_of_int(n), "--gpus", word, err);
     if (s || !n) return s;
-    const gpu *g = recipe_gpu(r);
-    if (!g) {
-        g = gpu_find(knobs[K_GPU].dflt);
+    if (!recipe_gpu(r)) {
+        const char *taken = knobs[K_GPU].dflt;
         recipe_note(r, "--gpus %s: no GPU is named, and %s is taken; --gpus %sx%s says so", word,
-                    g->name, word, g->name);
+                    taken, word, taken);
     }
-    recipe_set_world(r, g->gpus_per_node, g->nvlink_domain, n);
+    recipe_set(r, K_N_GPUS, value_of_int(n), "--gpus");
     return OK;
 }
 

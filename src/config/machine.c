@@ -1,5 +1,4 @@
-/* machine.c - what cluster.gpu stands for: a shipped name, or a hardware file of the user's; and
- * how many there are.
+/* machine.c - what cluster.gpu stands for: a shipped name, or a hardware file of the user's.
  *
  * I1  Shipped names win: a file of that name is meant only where the word is a path ("./h100").
  * I2  In a recipe the path starts at the current folder, wherever it was written. */
@@ -102,29 +101,4 @@ void recipe_relocate(recipe *r, const char *file)
         r->machine = g;
     }
     r->knob[K_GPU].v = value_of_text(path_between(r->a, from, target));
-}
-
-/* ---- the world of a command line */
-
-static const char by_block[] = "equal blocks of nodes for each NVLink domain";
-
-/* Schedulers hand out equal blocks of nodes, so that a job of 256 on racks of 72 has four of 64. */
-void recipe_set_world(recipe *r, int64_t node, int64_t domain, int64_t n)
-{
-    recipe_set(r, K_N_GPUS, value_of_int(n), "--gpus");
-    int64_t block = domain;
-    if (block <= node || n <= block || n % node) return;
-    while (block > node && n % block) block -= node;
-    bool open = r->knob[K_NVLINK].from != FROM_USER || r->knob[K_NVLINK].why == by_block;
-    if (open && block % node == 0) recipe_set(r, K_NVLINK, value_of_int(block), by_block);
-}
-
-void recipe_follow_world(recipe *r, const recipe *before)
-{
-    const gpu *g = recipe_gpu(r);
-    const setting *was = &before->knob[K_N_GPUS], *now = &r->knob[K_N_GPUS];
-    bool by_option = was->from == FROM_USER && text_equal(was->why, "--gpus");
-    if (!g || !by_option || now->v.kind != V_INT || value_equal(was->v, now->v)) return;
-    if (r->knob[K_NVLINK].why == by_block) r->knob[K_NVLINK] = (setting){.from = FROM_NOTHING};
-    recipe_set_world(r, g->gpus_per_node, g->nvlink_domain, now->v.whole);
 }

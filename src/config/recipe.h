@@ -129,13 +129,6 @@ bool recipe_names_separate(const recipe *r);
 
 bool recipe_on_cpu(const recipe *r); /* cpu, local, or a file that says so */
 
-/* cluster.n_gpus, as --gpus sets it, and where racks do not divide it, equal blocks of nodes as
- * NVLink domains. */
-void recipe_set_world(recipe *r, int64_t node, int64_t domain, int64_t n);
-
-/* The same again, where --gpus set cluster.n_gpus of `before` and an override changed it. */
-void recipe_follow_world(recipe *r, const recipe *before);
-
 /* A word for a knob with a path, as it was written in a file of `folder` ("": on the command line):
  * paths become paths from the current folder. */
 value recipe_located(recipe *r, knob_id k, value v, const char *folder);

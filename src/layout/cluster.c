@@ -53,6 +53,16 @@ static void derive_world(resolving *d)
                      pp, tp, cp, etp, ep);
 }
 
+/* Of an NVLink domain as sold, the ranks that a job fills: schedulers hand out equal blocks of
+ * nodes, so that a job of 256 on racks of 72 has four of 64. */
+static int64_t block_of(int64_t node, int64_t domain, int64_t world)
+{
+    if (node < 1 || world <= domain || world % node) return domain;
+    int64_t block = domain;
+    while (block > node && world % block) block -= node;
+    return block % node ? domain : block;
+}
+
 static void derive_node(resolving *d)
 {
     const job *j = d->j;
@@ -67,6 +77,10 @@ static void derive_node(resolving *d)
         why = "all ranks on one machine";
     }
     resolve_fill(d, K_GPUS_PER_NODE, value_of_int(node), FROM_DERIVED, "%s: %s", g->name, why);
+    int64_t block = block_of(j->gpus_per_node, domain, j->n_gpus);
+    if (block < domain)
+        resolve_fill(d, K_NVLINK, value_of_int(block), FROM_DERIVED,
+                     "%s: equal blocks of nodes in NVLink domains of %" PRId64, g->name, domain);
     resolve_fill(d, K_NVLINK, value_of_int(domain), FROM_DERIVED, "%s: %s", g->name, why);
 }
 

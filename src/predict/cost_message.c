@@ -59,16 +59,9 @@ static const axes_of group_axes[] = {
     {GROUP_TP_EP, GRID_EXPERT, AX(TP) | AX(EP)},
 };
 
-/* Ranks of the NVLink domain that one job fills: a scheduler hands out equal blocks of nodes, so
- * that a job of 256 on racks of 72 has four of 64. */
-static int64_t block_of(const layout *l)
+static int64_t domain_of(const layout *l)
 {
-    int64_t domain = l->nvlink_domain, node = l->gpus_per_node;
-    if (domain < node) return node;
-    if (l->world <= domain) return domain;
-    int64_t block = domain;
-    while (block > node && l->world % block) block -= node;
-    return block;
+    return l->nvlink_domain > l->gpus_per_node ? l->nvlink_domain : l->gpus_per_node;
 }
 
 static group_facts facts_of(const layout *l, const span_axis *x, int n)
@@ -78,14 +71,12 @@ static group_facts facts_of(const layout *l, const span_axis *x, int n)
         members_n *= x[i].size;
         reach += (x[i].size - 1) * x[i].stride;
     }
-    int64_t domain = block_of(l);
+    int64_t node = l->gpus_per_node, domain = domain_of(l);
     group_facts f = {.members = (double)members_n,
-                     .in_node = (double)below(x, n, l->gpus_per_node),
+                     .in_node = (double)below(x, n, node),
                      .in_domain = (double)below(x, n, domain),
                      .hops = 1 + ceil(log2((double)members_n))};
-    f.farthest = reach < l->gpus_per_node ? LINK_IN_NODE
-                 : reach < domain         ? LINK_IN_DOMAIN
-                                          : LINK_OUTSIDE;
+    f.farthest = reach < node ? LINK_IN_NODE : reach < domain ? LINK_IN_DOMAIN : LINK_OUTSIDE;
     return f;
 }
 
@@ -170,7 +161,7 @@ static double part_left(const cost_model *c, int hop)
 {
     const layout *l = &c->s->lay;
     if (!hop || !is_limited(c->s)) return 1;
-    double ranks = (double)(c->dispatch == DISPATCH_HYBRIDEP ? block_of(l) : l->gpus_per_node);
+    double ranks = (double)(c->dispatch == DISPATCH_HYBRIDEP ? domain_of(l) : l->gpus_per_node);
     double members_n = c->groups[GROUP_TP_EP].members;
     if (ranks > members_n || hop == 2) ranks = hop == 2 ? 1 : members_n;
     double n = (double)c->s->m.experts / (double)l->ep * ranks / (double)(hop == 2 ? 1 : l->etp);
@@ -180,7 +171,7 @@ static double part_left(const cost_model *c, int hop)
 
 static link_kind link_between(const layout *l, int64_t from, int64_t to)
 {
-    int64_t domain = block_of(l);
+    int64_t domain = domain_of(l);
     if (from / l->gpus_per_node == to / l->gpus_per_node) return LINK_IN_NODE;
     return from / domain == to / domain ? LINK_IN_DOMAIN : LINK_OUTSIDE;
 }

@@ -108,7 +108,6 @@ static bool apply(fix_search *q, const fix_set *set, recipe *r, arena *a)
     error err;
     for (int i = 0; i < set->n; i++)
         if (recipe_override(r, set->assignment[i], "repair", &err)) return false;
-    recipe_follow_world(r, q->given);
     return !refill || !model_fill(r, &err);
 }
 

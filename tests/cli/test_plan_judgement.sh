@@ -27,7 +27,7 @@ holds "a router in fp16 is repaired to fp32" \
     '[v["repair"] for v in x["violations"] if v["rule"] == "value-in-range"] ==
      [["model.moe_router_dtype=fp32"]]' "$folder/router.json"
 
-"$moefold" check deepseek-v3 --json cluster.gpu=GB200 cluster.n_gpus=256 \
+"$moefold" check deepseek-v3 --json cluster.gpu=GB200 cluster.n_gpus=256 cluster.nvlink_domain=72 \
     model.tensor_model_parallel_size=16 model.expert_model_parallel_size=64 >"$folder/tp.json"
 holds "TP 16 on NVL72 says why, and offers a domain of 64" \
     '[v["repair"] for v in x["violations"] if v["rule"] == "tp-stays-in-nvlink" and

@@ -236,7 +236,7 @@ static setup *read_back(const textbuf *t, const plan_answer *p, arena *a, error 
     status st = input_read(r, path, NULL, err);
     unlink(path);
     recipe_set(r, K_GPU, p->given->knob[K_GPU].v, "test"); /* a list of flags has none */
-    plan_set_world(r, p->hw, p->world);
+    recipe_set(r, K_N_GPUS, value_of_int(p->world), "test");
     if (!st) st = model_fill(r, err);
     if (!st) st = setup_init(s, r, a, err);
     return st ? NULL : s;

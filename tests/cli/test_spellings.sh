@@ -13,9 +13,10 @@ expect a_list_of_another_model_is_refused 2 'is a recipe of another model, but t
 
 # ---- a cluster is one, whether --gpus or the knobs name it
 layout() { "$moefold" check qwen3-30b-a3b ep=8 seq=4K gbs=512 "$@" | grep '^Layout'; }
-if [ "$(layout --gpus 256xGB200)" = "$(layout cluster.gpu=GB200 cluster.n_gpus=256)" ]; then
-    ok one_cluster_however_it_is_spelled
-else
-    bad one_cluster_however_it_is_spelled "domains differ: $(layout --gpus 256xGB200), $(layout cluster.gpu=GB200 cluster.n_gpus=256)"
-fi
+for n in 24 64 76 128 144 256; do
+    by_option=$(layout --gpus "${n}xGB200") by_knobs=$(layout cluster.gpu=GB200 cluster.n_gpus=$n)
+    check "one_cluster_of_${n}_however_it_is_spelled" [ "$by_option" = "$by_knobs" ]
+done
+check racks_are_cut_into_equal_blocks grep -q 'domain of 64$' <<<"$(layout cluster.gpu=GB200 cluster.n_gpus=256)"
+check a_domain_that_is_given_stays grep -q 'domain of 72$' <<<"$(layout cluster.nvlink_domain=72 --gpus 256xGB200)"
 exit $failed

@@ -134,7 +134,7 @@ static void sizes_follow_from_parallel_sizes(void **state)
     expect_switch(&t, K_SP, true);
     expect(&t, K_ETP, 1);
     expect(&t, K_GPUS_PER_NODE, 4);
-    expect(&t, K_NVLINK, 72);
+    expect(&t, K_NVLINK, 64);
     expect(&t, K_GBS, 2 * 8 * 4 * 4);
     assert_int_equal(t.lay.dp, 8);
     setup u = setup_of(MOE TP "2");
