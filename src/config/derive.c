@@ -2,7 +2,6 @@
 #include "base/maths.h"
 #include "config/bridge_derive.h"
 #include "config/judgement.h"
-#include "config/loads.h"
 #include "config/megatron.h"
 #include "config/precision.h"
 #include "config/recipe.h"
@@ -107,24 +106,10 @@ static void derive_router(recipe *r)
     recipe_fill(r, K_ROUTER_NORM, value_of_bool(sigmoid), FROM_DERIVED,
                 sigmoid ? "Megatron normalises sigmoid weights"
                         : "softmax scores are not normalised again");
-    loads_derive(r);
 }
 
-static void derive_graphs(recipe *r)
+static void derive_decay(recipe *r)
 {
-    if (recipe_is_lm(r)) return;
-    recipe_fill_default(r, K_GRAPHS);
-    bool graphs = !recipe_is(r, K_GRAPHS, "none");
-    recipe_fill(r, K_TE_RNG, value_of_bool(graphs), FROM_DERIVED,
-                graphs ? "CUDA graphs need a random state that can be replayed" : "no CUDA graphs");
-}
-
-static void derive_optimizer(recipe *r)
-{
-    bool offload = recipe_on(r, K_OPT_OFFLOAD);
-    if (!recipe_is_lm(r))
-        recipe_fill(r, K_OPT_OFFLOAD_FRACTION, value_of_float(offload ? 1.0 : 0.0), FROM_DERIVED,
-                    offload ? "unset: all of it" : "optimizer_cpu_offload is off");
     recipe_fill_default(r, K_WEIGHT_DECAY);
     recipe_fill(r, K_WD_START, r->knob[K_WEIGHT_DECAY].v, FROM_DERIVED, "optimizer.weight_decay");
     recipe_fill(r, K_WD_END, r->knob[K_WEIGHT_DECAY].v, FROM_DERIVED, "optimizer.weight_decay");
@@ -151,8 +136,7 @@ void recipe_derive(recipe *r)
     derive_recompute(r);
     derive_dispatcher(r);
     derive_router(r);
-    derive_graphs(r);
-    derive_optimizer(r);
+    derive_decay(r);
     derive_data(r);
 }
 

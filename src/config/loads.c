@@ -37,17 +37,26 @@ static double most(const job *j)
     return fmin(ep, j->pad_capacity ? 1 : fmax(j->capacity, 1));
 }
 
-double loads_skew(const job *j)
+double loads_skew(const job *j, const char **why)
 {
     double n = (double)j->ep;
+    *why = loads_forced(j) ? "balance is forced"
+           : !loads_by_megatron(j)
+               ? "unset: balanced routing is assumed (--save-routing measures it)"
+           : n < 2 ? "no two ranks share experts"
+                   : "natural routing, from published pairs at this EP";
     if (!loads_by_megatron(j) || loads_forced(j) || n < 2) return 1;
     double skew = 1 + sqrt(2 * (n - 1) * log(n) / DRAWS); /* I1 */
     return fmin(round(skew * 100) / 100, most(j));
 }
 
-double loads_room(const job *j)
+double loads_room(const job *j, const char **why)
 {
-    return loads_by_megatron(j) ? loads_priced(j) : j->force_balance ? 1 : 1.5;
+    bool grows = loads_by_megatron(j);
+    *why = grows              ? "Megatron's tensors grow with the load: moefold.routing_skew"
+           : j->force_balance ? "forced balance is exact"
+                              : "unset: 1.5 times the balanced load";
+    return grows ? loads_priced(j) : j->force_balance ? 1 : 1.5;
 }
 
 double loads_priced(const job *j)
@@ -58,7 +67,8 @@ double loads_priced(const job *j)
 
 double loads_rank_capacity(const job *j)
 {
-    double skew = job_has(j, K_ROUTING_SKEW) ? loads_priced(j) : loads_skew(j);
+    const char *why;
+    double skew = job_has(j, K_ROUTING_SKEW) ? loads_priced(j) : loads_skew(j, &why);
     return fmax(1.5, ceil(4 * 1.1 * skew) / 4);
 }
 
@@ -85,30 +95,4 @@ void loads_set(recipe *r, double skew, const char *why)
     const job j = job_of_loads(r);
     knob_id k = loads_knob(&j);
     if (k != K_COUNT) recipe_set(r, k, value_of_float(skew), why);
-}
-
-static const char *why_skew(const job *j)
-{
-    if (loads_forced(j)) return "balance is forced";
-    if (!loads_by_megatron(j))
-        return "unset: balanced routing is assumed (--save-routing measures it)";
-    if (j->ep < 2) return "no two ranks share experts";
-    return "natural routing, from published pairs at this EP";
-}
-
-static const char *why_room(const job *j)
-{
-    if (loads_by_megatron(j)) return "Megatron's tensors grow with the load: moefold.routing_skew";
-    return j->force_balance ? "forced balance is exact" : "unset: 1.5 times the balanced load";
-}
-
-void loads_derive(recipe *r)
-{
-    recipe_fill_default(r, K_EP);
-    job j = job_of_loads(r);
-    recipe_fill(r, K_ROUTING_SKEW, value_of_float(loads_skew(&j)), FROM_DERIVED, "%s",
-                why_skew(&j));
-    job_take(&j, r, K_ROUTING_SKEW);
-    recipe_fill(r, K_BUFFER_FACTOR, value_of_float(loads_room(&j)), FROM_DERIVED, "%s",
-                why_room(&j));
 }

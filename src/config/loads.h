@@ -18,9 +18,9 @@
 /* Is balance forced, exactly or by random logits? */
 bool loads_forced(const job *j);
 
-/* What fills the two knobs where nobody set them; `room` reads moefold.routing_skew. */
-double loads_skew(const job *j);
-double loads_room(const job *j);
+/* What fills the two knobs where nobody set them, and why; `room` reads moefold.routing_skew. */
+double loads_skew(const job *j, const char **why);
+double loads_room(const job *j, const char **why);
 
 /* The load of the fullest EP rank over the mean that a resolved recipe is priced with. */
 double loads_priced(const job *j);
@@ -29,8 +29,6 @@ double loads_priced(const job *j);
  * overflows it again, without CUDA graphs. 1.5 as published runs have it; a tenth beyond the skew
  * of natural routing, in quarters. The skew is the recipe's, or what it would be. */
 double loads_rank_capacity(const job *j);
-
-void loads_derive(recipe *r);
 
 /* Does Megatron run it on GPUs, so that routed tensors are as large as the load? */
 bool loads_by_megatron(const job *j);

@@ -22,18 +22,11 @@ static void derive_sequence(resolving *d)
 static void derive_tensor_parallel(resolving *d)
 {
     const job *j = d->j;
-    int64_t tp = j->tp;
-    bool lm = job_is_lm(j);
-    if (lm)
-        resolve_default(d, K_SP);
-    else
-        resolve_fill(d, K_SP, value_of_bool(tp > 1), FROM_DERIVED,
-                     tp > 1 ? "TP > 1: norms and residuals are split, too" : "TP 1 splits nothing");
-    if (!lm && j->ep > 1)
+    if (!job_is_lm(j) && j->ep > 1)
         resolve_fill(d, K_ETP, value_of_int(1), FROM_DERIVED,
                      "unset with EP > 1: whole experts, as in Megatron-Bridge");
     else
-        resolve_fill(d, K_ETP, value_of_int(tp), FROM_DERIVED, "unset: TP");
+        resolve_fill(d, K_ETP, value_of_int(j->tp), FROM_DERIVED, "unset: TP");
 }
 
 static void derive_world(resolving *d)

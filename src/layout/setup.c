@@ -8,6 +8,9 @@
 #include <string.h>
 
 #include "config/job_of.h"
+#include "config/loads.h"
+
+static const value NO_VALUE = {.kind = V_NULL};
 
 /* ---- overlap of messages between stages */
 
@@ -30,46 +33,99 @@ static void derive_p2p(resolving *d)
     if (interleaved) resolve_fill(d, K_GROUP_SIZE, value_of_int(pp), FROM_DERIVED, "unset: PP");
 }
 
-/* ---- overlap of gradient reduction and parameter gather */
+/* ---- what follows the sizes */
 
-static void derive_reduction(resolving *d)
+static value follow_sp(const job *j, const char **why)
 {
-    const job *j = d->j;
-    if (job_is_lm(j)) return; /* both off there: plain defaults */
-    resolve_default(d, K_DIST_OPT);
-    bool sharded = j->dist_opt;
-    bool reduced = layout_dp(j) > 1 || j->cp > 1 || layout_edp(j) > 1;
-    resolve_fill(d, K_GRAD_OVERLAP, value_of_bool(sharded && reduced), FROM_DERIVED,
-                 !reduced  ? "one replica: nothing is reduced"
-                 : sharded ? "gradient reduction overlaps with backward"
-                           : "the optimizer is not sharded");
-    bool overlap = j->grad_overlap;
-    resolve_fill(d, K_PARAM_OVERLAP, value_of_bool(sharded && reduced && overlap), FROM_DERIVED,
-                 !reduced   ? "one replica: nothing is gathered"
-                 : !sharded ? "the optimizer is not sharded"
-                 : overlap  ? "the parameter gather overlaps with forward"
-                            : "needs overlap_grad_reduce");
+    *why = j->tp > 1 ? "TP > 1: norms and residuals are split, too" : "TP 1 splits nothing";
+    return job_is_lm(j) ? NO_VALUE : value_of_bool(j->tp > 1);
 }
 
-/* ---- hardware queues */
+static bool is_reduced(const job *j)
+{
+    return layout_dp(j) > 1 || j->cp > 1 || layout_edp(j) > 1;
+}
 
-value setup_connections(const job *j)
+static value follow_reduction(const job *j, const char **why)
+{
+    bool reduced = is_reduced(j);
+    *why = !reduced      ? "one replica: nothing is reduced"
+           : j->dist_opt ? "gradient reduction overlaps with backward"
+                         : "the optimizer is not sharded";
+    return job_is_lm(j) ? NO_VALUE : value_of_bool(j->dist_opt && reduced);
+}
+
+static value follow_gather(const job *j, const char **why)
+{
+    bool reduced = is_reduced(j);
+    *why = !reduced          ? "one replica: nothing is gathered"
+           : !j->dist_opt    ? "the optimizer is not sharded"
+           : j->grad_overlap ? "the parameter gather overlaps with forward"
+                             : "needs overlap_grad_reduce";
+    return job_is_lm(j) ? NO_VALUE : value_of_bool(j->dist_opt && reduced && j->grad_overlap);
+}
+
+static value follow_offload(const job *j, const char **why)
+{
+    *why = j->opt_offload ? "unset: all of it" : "optimizer_cpu_offload is off";
+    return job_is_lm(j) ? NO_VALUE : value_of_float(j->opt_offload ? 1 : 0);
+}
+
+static value follow_skew(const job *j, const char **why)
+{
+    return value_of_float(loads_skew(j, why));
+}
+
+static value follow_room(const job *j, const char **why)
+{
+    return value_of_float(loads_room(j, why));
+}
+
+static value follow_graphs(const job *j, const char **why)
+{
+    bool graphs = j->graphs != J_GRAPHS_NONE;
+    *why = graphs ? "CUDA graphs need a random state that can be replayed" : "no CUDA graphs";
+    return job_is_lm(j) ? NO_VALUE : value_of_bool(graphs);
+}
+
+/* Before Blackwell Megatron stops with TP or CP unless there is one queue; EP overlap wants many;
+ * else it is left to the driver. */
+static value follow_queues(const job *j, const char **why)
 {
     const gpu *g = j->machine;
+    bool many = j->ep_overlap || j->fsdp || j->torch_fsdp;
+    *why = many ? "EP overlap and FSDP need concurrent streams"
+                : "TP or CP before Blackwell: Megatron requires 1";
     bool asked =
         g && (g->arch == ARCH_HOPPER || g->arch == ARCH_AMPERE) && (j->tp > 1 || j->cp > 1);
-    if (!asked) return (value){.kind = V_NULL};
-    bool many = j->ep_overlap || j->fsdp || j->torch_fsdp;
-    return value_of_int(many ? 32 : 1);
+    return asked ? value_of_int(many ? 32 : 1) : NO_VALUE;
 }
 
-static void derive_connections(resolving *d)
+/* Each reads the rows above it. */
+static const follower followers[] = {{K_SP, follow_sp},
+                                     {K_GRAD_OVERLAP, follow_reduction},
+                                     {K_PARAM_OVERLAP, follow_gather},
+                                     {K_OPT_OFFLOAD_FRACTION, follow_offload},
+                                     {K_ROUTING_SKEW, follow_skew},
+                                     {K_BUFFER_FACTOR, follow_room},
+                                     {K_TE_RNG, follow_graphs},
+                                     {K_CONNECTIONS, follow_queues}};
+
+const follower *setup_followers(int *n)
 {
-    value v = setup_connections(d->j);
-    if (v.kind == V_NULL) return;
-    resolve_fill(d, K_CONNECTIONS, v, FROM_DERIVED,
-                 v.whole > 1 ? "EP overlap and FSDP need concurrent streams"
-                             : "TP or CP before Blackwell: Megatron requires 1");
+    *n = sizeof followers / sizeof followers[0];
+    return followers;
+}
+
+static void derive_followers(resolving *d)
+{
+    resolve_default(d, K_DIST_OPT);
+    resolve_default(d, K_GRAPHS);
+    for (size_t i = 0; i < sizeof followers / sizeof followers[0]; i++) {
+        const char *why;
+        value v = followers[i].of(d->j, &why);
+        if (v.kind != V_NULL) resolve_fill(d, followers[i].k, v, FROM_DERIVED, "%s", why);
+    }
 }
 
 /* ---- packed steps */
@@ -97,8 +153,7 @@ static status resolve(recipe *r, job *j, error *err)
     status s = pipeline_derive(&d, err);
     if (s) return s;
     derive_p2p(&d);
-    derive_reduction(&d);
-    derive_connections(&d);
+    derive_followers(&d);
     derive_packing(&d);
     resolve_defaults(&d);
     return OK;

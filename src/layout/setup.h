@@ -40,8 +40,12 @@ void setup_states(setup *s, arena *a);
  * pipe.why_not. */
 int64_t setup_fullest(const setup *s, state_bytes *bytes);
 
-/* env_vars.CUDA_DEVICE_MAX_CONNECTIONS where it is not set. Before Blackwell Megatron stops with TP
- * or CP unless there is one queue; EP overlap wants many; null: left to the driver. */
-value setup_connections(const job *j);
+/* A knob that follows others where nobody sets it: what it becomes, and why. Null: its default.
+ * Whoever changes a resolved setup asks again, in the order of the list. */
+typedef struct follower {
+    knob_id k;
+    value (*of)(const job *j, const char **why);
+} follower;
+const follower *setup_followers(int *n);
 
 #endif

@@ -345,14 +345,13 @@ static void set_asked(destination to, const choice *c)
     if (!pinned[K_PARAM_OVERLAP]) set_flag(to, K_PARAM_OVERLAP, gathers);
 }
 
-/* What was recorded, for this EP: memory follows it as times do. False: nothing was. */
-static bool set_routing(destination to, const choice *c)
+/* What was recorded, for this EP: memory follows it as times do. */
+static void set_routing(destination to, const choice *c)
 {
-    if (!to.m->routed || c->ep < 2 || !loads_by_megatron(to.j)) return false;
+    if (!to.m->routed || c->ep < 2 || !loads_by_megatron(to.j)) return;
     knob_id k = loads_knob(to.j);
     put_real(to, k, fmax(1, routing_skew(to.m->routed, c->ep)));
     to.r->knob[k].why = "--routing";
-    return true;
 }
 
 /* Behind the skew of this EP, which it holds. */
@@ -469,47 +468,20 @@ const pipe_split *choice_split(choice_maker *m, const choice *c)
 
 /* ---- patching */
 
-/* May it be derived? Null asks for that. What is derived keeps the reason that the base has. */
-static bool is_open(destination to, knob_id k)
+static void follow(destination to)
 {
-    return !to.m->pinned[k] || !job_has(&to.m->asked, k);
-}
-
-static void derive_flag(destination to, knob_id k, bool on)
-{
-    if (!is_open(to, k)) return;
-    to.r->knob[k].v = value_of_bool(on);
-    see(to, k);
-    job_put_flag(to.j, k, on);
-}
-
-static void derive_real(destination to, knob_id k, double x)
-{
-    if (!is_open(to, k)) return;
-    to.r->knob[k].v = value_of_float(x);
-    see(to, k);
-    job_put_real(to.j, k, x);
-}
-
-static void patch_derived(destination to, const choice *c)
-{
-    recipe *r = to.r;
-    job *j = to.j;
-    bool sharded = j->dist_opt;
-    bool reduced = layout_dp(j) > 1 || c->cp > 1 || layout_edp(j) > 1;
-    derive_flag(to, K_SP, c->tp > 1);
-    derive_flag(to, K_GRAD_OVERLAP, sharded && reduced);
-    derive_flag(to, K_PARAM_OVERLAP, sharded && reduced && j->grad_overlap);
-    derive_real(to, K_OPT_OFFLOAD_FRACTION, c->offload == OFFLOAD_MOVED ? 0 : choice_on_host(c));
-    derive_real(to, K_ROUTING_SKEW, loads_skew(j));
-    if (!set_routing(to, c) || !loads_forced(j)) derive_real(to, K_BUFFER_FACTOR, loads_room(j));
-    set_rank_capacity(to, c);
-    if (is_open(to, K_CONNECTIONS)) {
-        r->knob[K_CONNECTIONS].v = setup_connections(j);
-        job_take(j, r, K_CONNECTIONS);
-        see(to, K_CONNECTIONS);
+    int n;
+    const follower *f = setup_followers(&n);
+    for (int i = 0; i < n; i++) {
+        setting *x = &to.r->knob[f[i].k];
+        if (x->from != FROM_DERIVED && x->from != FROM_DEFAULT) continue;
+        const char *why;
+        const value v = f[i].of(to.j, &why);
+        if (v.kind == V_NULL) continue;
+        *x = (setting){v, FROM_DERIVED, why};
+        see(to, f[i].k);
+        job_take(to.j, to.r, f[i].k);
     }
-    derive_flag(to, K_TE_RNG, j->graphs != J_GRAPHS_NONE);
 }
 
 /* A copy of the base gets the choice. */
@@ -527,7 +499,10 @@ static bool patch(setup *out, uint64_t *written, choice_maker *m, const choice *
     set_context(to, c, choice_base(m, c->precision, c->tp));
     set_experts(to, c);
     set_memory(to, c);
-    patch_derived(to, c);
+    set_asked(to, c);
+    set_routing(to, c);
+    follow(to);
+    set_rank_capacity(to, c);
     out->possible = layout_possible(&out->j);
     if (out->possible) layout_init(&out->lay, &out->j);
     if (split) out->pipe = split->pipe;

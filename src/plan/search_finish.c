@@ -57,9 +57,10 @@ void search_price_routed(routed_price *out, const found *f, const search_result 
     bool late = o->until > 0 && clock_seconds() >= o->until;
     if (!late && choice_patch(t, r->maker, &f->c, choice_split(r->maker, &f->c)) && !is_giant(t)) {
         t->r.a = a;
+        const char *why;
         knob_id k = loads_knob(&t->j);
         if (k != K_COUNT) setup_set(t, k, value_of_float(skew), "range");
-        setup_set(t, K_BUFFER_FACTOR, value_of_float(loads_room(&t->j)), "memory follows");
+        setup_set(t, K_BUFFER_FACTOR, value_of_float(loads_room(&t->j, &why)), why);
         price_setup(p, t, o->hw, &routed, a);
         *out = (routed_price){skew, p->step_s, p->peak_bytes};
     }
