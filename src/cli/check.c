@@ -236,7 +236,7 @@ static void ready_repairs(checked *c, const recipe *r, arena *a)
     violation *state = of_state(&c->found);
     rules_prove(&c->found, c->s, false, a);
     if (state && c->fixable && c->fix[0]) state->repairs[state->n_repairs++] = c->fix;
-    cli_advise(&c->found, r, c->s, a);
+    cli_advise(&c->found, r, c->s, &c->memory, a);
     c->fix = cli_appended(r, c->fix, a);
 }
 

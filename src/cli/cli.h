@@ -109,11 +109,14 @@ json_t *cli_json_violations(const violations *found);
 
 void cli_json_print(json_t *root); /* and gives it back */
 
+struct fit;
+
 /* ---- advice.c */
 
 /* Repairs that were proved (rules_prove) become what a person is shown: with what they lead to
- * where the machine is known, as words for this command line. */
-void cli_advise(violations *found, const recipe *given, const setup *s, arena *a);
+ * where the machine is known, as words for this command line. `own`: the fit of s, or NULL. */
+void cli_advise(violations *found, const recipe *given, const setup *s, const struct fit *own,
+                arena *a);
 
 /* Overrides as words that can be appended to the command that made `r`: what --gpus, --seq or
  * --gbs said must be said by them again. */

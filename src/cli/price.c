@@ -320,7 +320,7 @@ static status price_recipe(priced *q, const recipe *r, const char *routed, price
     setup_states(s, a);
     rules_check(&q->found, s, false, a);
     rules_prove(&q->found, s, false, a);
-    cli_advise(&q->found, r, s, a);
+    cli_advise(&q->found, r, s, NULL, a);
     const char *not_known = q->why_not = audit_not_known(s, a);
     if (not_known) return error_set(err, ERR_RULE, "%s: %s", s->r.name, not_known);
     const char *why_not = q->why_not = audit_why_not_of(s, &q->found, a);

@@ -43,7 +43,10 @@ void price_repairs(violations *found, const repair_job *j, arena *a)
     double start = clock_work();
     price now;
     fit own;
-    fit_of(&own, j->s, found, j->hw, a);
+    if (j->own)
+        own = *j->own;
+    else
+        fit_of(&own, j->s, found, j->hw, a);
     arena_place mark = arena_mark(a);
     bool priced =
         any_repairs(found, !j->notes) && !found->n_errors && j->s->possible && !j->s->pipe.why_not;

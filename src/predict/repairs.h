@@ -3,6 +3,7 @@
 #ifndef PREDICT_REPAIRS_H
 #define PREDICT_REPAIRS_H
 
+#include "predict/fit.h"
 #include "predict/price.h"
 #include "rules/rules.h"
 
@@ -10,6 +11,7 @@ typedef struct repair_job {
     const recipe *given; /* before setup_init */
     const setup *s;      /* what became of it */
     const hardware *hw;
+    const fit *own; /* of s; NULL: not worked out yet */
     const price_options *o;
     double seconds; /* of the processor; what is not reached by then is not priced */
     bool notes;     /* repairs of notes are priced, too */
