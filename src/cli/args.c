@@ -26,7 +26,7 @@ int cli_fail(const char *name, status s, const error *err)
 }
 
 /* Takes an own option at word `at`. Returns how many words it used, 0 when it is none. */
-static int take_option(const cli_words *w, int at, status *s, error *err)
+static int take_option(const cli_words *w, int at, const cli_option **taken, status *s, error *err)
 {
     char **words = w->argv + at;
     int left = w->argc - at;
@@ -34,6 +34,7 @@ static int take_option(const cli_words *w, int at, status *s, error *err)
         const cli_option *o = &w->options[i];
         size_t n = strlen(o->name);
         if (strncmp(words[0], o->name, n) != 0) continue;
+        *taken = o;
         if (words[0][n] == 0 && o->on) {
             *o->on = true;
             return 1;
@@ -170,11 +171,23 @@ static status read_with(recipe *r, const char *path, error *err)
                      near ? near : "");
 }
 
+/* Options of every command that reads a recipe, behind its own; what it has itself is its own. Of
+ * --with and --set `last` is the last, and all are listed. */
+typedef struct shared_words {
+    const char *megatron, *gpus, *seq, *versions, *last_set, *last_with;
+    const char **with;
+    int n_with;
+    bool against; /* another recipe is named */
+    megatron_options how;
+} shared_words;
+
 /* What the first pass finds, all that is wrong with it in one message. */
 typedef struct first_words {
     recipe *scratch;
+    shared_words *shared;
     const char *name; /* the recipe's */
-    bool help;
+    int *setting;     /* words that set a knob, in order: overrides and flags of Megatron-LM */
+    int n_setting;
     textbuf unknown;
     int n_unknown;
 } first_words;
@@ -232,102 +245,79 @@ static void first_override(first_words *f, const char *assignment)
     if (unknown) gather_unknown(f, arena_text(f->scratch->a, "command line: %s", unknown));
 }
 
+/* Of options that may be given several times, each counts. */
+static status note_option(shared_words *w, const cli_option *o, error *err)
+{
+    w->against = w->against || text_equal(o->name, "--against");
+    if (o->text == &w->last_with) w->with[w->n_with++] = w->last_with;
+    if (o->text != &w->last_set) return OK;
+    if (w->how.n_sets == MEGATRON_SETS_MAX)
+        return error_set(err, ERR_INPUT, "--set: more than %d are given", MEGATRON_SETS_MAX);
+    w->how.sets[w->how.n_sets++] = w->last_set;
+    return OK;
+}
+
 static status first_word(first_words *f, const cli_words *w, int at, int *used, error *err)
 {
     status s = OK;
     char *word = w->argv[at];
-    int taken = take_option(w, at, &s, err);
+    const cli_option *option = NULL;
+    int taken = take_option(w, at, &option, &s, err);
+    TRY(s);
     const char *assignment = override_of(f->scratch->a, word);
-    if (taken)
+    bool flag = strncmp(word, "--", 2) == 0;
+    if (taken) {
         *used = taken;
-    else if (strncmp(word, "--", 2) == 0)
-        first_flag(f, w, at, used);
-    else if (assignment)
-        first_override(f, assignment);
-    else if (f->name)
+        return note_option(f->shared, option, err);
+    }
+    if (!flag && !assignment && f->name)
         return error_set(err, ERR_INPUT,
                          "'%s': the recipe is '%s' already; overrides are key=value", word,
                          f->name);
-    else
+    if (!flag && !assignment) {
         f->name = word;
-    return s;
+        return OK;
+    }
+    f->setting[f->n_setting++] = at;
+    if (flag)
+        first_flag(f, w, at, used);
+    else
+        first_override(f, assignment);
+    return OK;
 }
 
-/* First pass: options and the recipe's name. Overrides and flags come after, so that they win
- * whatever the order of words. */
-static status first_pass(const cli_words *w, const char **name, bool *help, error *err)
+/* Options and the recipe's name, and where knobs are set: that comes after, so that it wins whatever
+ * the order of words. */
+static status first_pass(first_words *f, const cli_words *w, bool *help, error *err)
 {
     arena *a = arena_create();
-    first_words f = {.scratch = ARENA_NEW(a, recipe), .unknown = text_init(a)};
-    recipe_init(f.scratch, a, "");
+    f->scratch = ARENA_NEW(a, recipe);
+    f->unknown = text_init(a);
+    recipe_init(f->scratch, a, "");
     status s = OK;
     for (int i = 1; i < w->argc && !s && !*help;) {
         int used = 1;
         *help = asks_help(w->argv[i]);
-        if (!*help) s = first_word(&f, w, i, &used, err);
+        if (!*help) s = first_word(f, w, i, &used, err);
         i += used;
     }
-    *name = f.name;
-    if (!s && f.n_unknown && !*help) s = error_set(err, ERR_INPUT, "%s", f.unknown.s);
+    if (!s && f->n_unknown && !*help) s = error_set(err, ERR_INPUT, "%s", f->unknown.s);
     arena_destroy(a);
     return s;
 }
 
-static status second_pass(recipe *r, const cli_words *w, error *err)
+static status set_knobs(recipe *r, const first_words *f, const cli_words *w, error *err)
 {
-    status s = OK;
-    char **argv = w->argv;
-    for (int i = 1; i < w->argc && !s;) {
-        int used = take_option(w, i, &s, err);
-        if (used) {
-            i += used;
-            continue;
-        }
-        used = 1;
-        const char *assignment = override_of(r->a, argv[i]);
-        if (assignment)
-            s = recipe_override(r, assignment, "command line", err);
-        else if (strncmp(argv[i], "--", 2) == 0)
-            s = megatron_flag(r, w->argc - i, argv + i, "command line", &used, err);
-        i += used;
-    }
-    return s;
-}
-
-/* --set NAME=value and --set=NAME=value, as often as they are given; what they mean, readers of
- * Megatron's files know. */
-status cli_megatron_how(int argc, char **argv, megatron_options *how, error *err)
-{
-    for (int i = 1; i < argc; i++) {
-        bool apart = strcmp(argv[i], "--set") == 0 && i + 1 < argc;
-        if (strcmp(argv[i], "--command") == 0 && i + 1 < argc) how->command = argv[i + 1];
-        if (strncmp(argv[i], "--command=", 10) == 0) how->command = argv[i] + 10;
-        if (!apart && strncmp(argv[i], "--set=", 6) != 0) continue;
-        if (how->n_sets == MEGATRON_SETS_MAX)
-            return error_set(err, ERR_INPUT, "--set: more than %d are given", MEGATRON_SETS_MAX);
-        how->sets[how->n_sets++] = apart ? argv[++i] : argv[i] + 6;
+    int used;
+    for (int i = 0; i < f->n_setting; i++) {
+        char **words = w->argv + f->setting[i];
+        const char *assignment = override_of(r->a, *words);
+        TRY(assignment
+                ? recipe_override(r, assignment, "command line", err)
+                : megatron_flag(r, w->argc - f->setting[i], words, "command line", &used, err));
     }
     return OK;
 }
-
-/* They are for a file of Megatron's: the recipe, or one to compare with. */
-static status sets_have_a_file(const recipe *r, const megatron_options *how, int argc, char **argv,
-                               error *err)
-{
-    bool file = recipe_is_lm(r) || (!how->n_sets && !how->command);
-    for (int i = 1; i < argc; i++) file = file || strncmp(argv[i], "--against", 9) == 0;
-    if (file) return OK;
-    return error_set(err, ERR_INPUT,
-                     "%s is for a Megatron-LM script or YAML (--from-megatron FILE): none is given",
-                     how->n_sets ? "--set" : "--command");
-}
-
-/* Options of every command that reads a recipe, behind its own; what it has itself is its own. */
-typedef struct shared_words {
-    const char *megatron, *gpus, *seq, *versions, *last_set;
-    const char *with;     /* may be given several times: read_overrides */
-    megatron_options how; /* the file is read */
-} shared_words;
 
 static int add_shared(cli_option *options, int n, shared_words *w)
 {
@@ -339,7 +329,7 @@ static int add_shared(cli_option *options, int n, shared_words *w)
          NULL, &w->versions},
         {"--with", "FILE",
          "YAML file of overrides on top of the recipe; with several the later wins", NULL,
-         &w->with},
+         &w->last_with},
         {"--from-megatron", "FILE",
          "read a Megatron-LM argument list, launch script or YAML (MODEL_ARGS)", NULL,
          &w->megatron},
@@ -356,37 +346,30 @@ static int add_shared(cli_option *options, int n, shared_words *w)
     return n;
 }
 
-/* Files of --with, in order: after the recipe, before what the command line sets. */
-static status read_overrides(recipe *r, const cli_words *words, shared_words *w, error *err)
-{
-    status s = OK;
-    const char *folder = r->folder;
-    for (int i = 1; i < words->argc && !s;) {
-        w->with = NULL;
-        int used = take_option(words, i, &s, err);
-        if (!s && w->with) s = read_with(r, w->with, err);
-        i += used ? used : 1;
-    }
-    r->folder = folder;
-    return s;
-}
-
+/* --gpus, --seq and --versions; then the model fills what is open. */
 static status set_shared(recipe *r, const shared_words *w, error *err)
 {
-    status s = w->gpus ? cli_set_gpus(r, w->gpus, err) : OK;
-    if (!s && w->seq) s = cli_set_seq(r, w->seq, err);
+    if (w->gpus) TRY(cli_set_gpus(r, w->gpus, err));
+    if (w->seq) TRY(cli_set_seq(r, w->seq, err));
     if (w->versions) recipe_set(r, K_VERSIONS, value_of_text(w->versions), "--versions");
-    if (!s) s = recipe_versions_read(r, err);
-    if (!s) s = recipe_read_machine(r, err);
-    if (!s) s = model_fill(r, err);
-    if (!s && w->seq) cli_reach_seq(r);
-    return s;
+    TRY(recipe_versions_read(r, err));
+    TRY(recipe_read_machine(r, err));
+    TRY(model_fill(r, err));
+    if (w->seq) cli_reach_seq(r);
+    return OK;
 }
 
 status cli_read(arena *a, const cli_words *own, recipe *r, bool *done, error *err)
 {
-    shared_words w = {0};
-    const char *recipe_name = NULL, *name = own->name;
+    megatron_options how;
+    return cli_read_how(a, own, r, &how, done, err);
+}
+
+status cli_read_how(arena *a, const cli_words *own, recipe *r, megatron_options *how, bool *done,
+                    error *err)
+{
+    shared_words w = {.with = ARENA_ARRAY(a, const char *, own->argc)};
+    first_words f = {.shared = &w, .setting = ARENA_ARRAY(a, int, own->argc)};
     cli_option options[OPTIONS_MAX];
     cli_words words = *own;
     for (int i = 0; i < own->n_options; i++) options[i] = own->options[i];
@@ -394,29 +377,34 @@ status cli_read(arena *a, const cli_words *own, recipe *r, bool *done, error *er
     words.n_options = add_shared(options, own->n_options, &w);
     *done = false;
     recipe_init(r, a, "");
-    status s = first_pass(&words, &recipe_name, done, err);
-    if (s) return s;
+    TRY(first_pass(&f, &words, done, err));
+    *how = w.how;
     if (*done) {
-        help_print(name, options, words.n_options);
+        help_print(own->name, options, words.n_options);
         return OK;
     }
-    if (!recipe_name && !w.megatron)
+    if (!f.name && !w.megatron)
         return error_set(err, ERR_INPUT,
                          "name a recipe: a YAML file, a preset model, or a config.json or its "
                          "folder (`moefold %s --help`)",
-                         name);
-    r->name = w.megatron ? w.megatron : recipe_name;
+                         own->name);
+    r->name = w.megatron ? w.megatron : f.name;
     if (strcmp(r->name, "-") == 0) r->name = from_input;
-    s = cli_megatron_how(own->argc, own->argv, &w.how, err);
     bool read = false;
-    if (!s && recipe_name && text_equal(name, "eval"))
-        s = read_checkpoint(r, recipe_name, &read, err);
-    if (!s && recipe_name && !read) s = read_named(r, recipe_name, &w.how, err);
-    if (!s && !w.megatron) s = sets_have_a_file(r, &w.how, own->argc, own->argv, err);
-    if (!s && w.megatron) s = megatron_read_with(r, w.megatron, &w.how, err);
-    if (!s) s = read_overrides(r, &words, &w, err);
-    if (!s) s = second_pass(r, &words, err);
-    return s ? s : set_shared(r, &w, err);
+    if (f.name && text_equal(own->name, "eval")) TRY(read_checkpoint(r, f.name, &read, err));
+    if (f.name && !read) TRY(read_named(r, f.name, how, err));
+    bool of_megatron = how->n_sets || how->command;
+    if (of_megatron && !w.megatron && !w.against && !recipe_is_lm(r))
+        return error_set(
+            err, ERR_INPUT,
+            "%s is for a Megatron-LM script or YAML (--from-megatron FILE): none is given",
+            how->n_sets ? "--set" : "--command");
+    if (w.megatron) TRY(megatron_read_with(r, w.megatron, how, err));
+    const char *folder = r->folder;
+    for (int i = 0; i < w.n_with; i++) TRY(read_with(r, w.with[i], err));
+    r->folder = folder;
+    TRY(set_knobs(r, &f, &words, err));
+    return set_shared(r, &w, err);
 }
 
 status cli_needs_file(const recipe *r, error *err)
@@ -433,7 +421,8 @@ status cli_read_plain(const cli_words *w, const char **word, bool *done, error *
     *done = false;
     status s = OK;
     for (int i = 1; i < w->argc && !s;) {
-        int used = take_option(w, i, &s, err);
+        const cli_option *taken;
+        int used = take_option(w, i, &taken, &s, err);
         if (!used && asks_help(argv[i])) {
             help_print(w->name, w->options, w->n_options);
             *done = true;

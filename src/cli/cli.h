@@ -59,6 +59,10 @@ typedef struct cli_words {
  * --help. */
 status cli_read(arena *a, const cli_words *w, recipe *r, bool *done, error *err);
 
+/* The same; `how` gets how other files of Megatron-LM are to be read: --set and --command. */
+status cli_read_how(arena *a, const cli_words *w, recipe *r, megatron_options *how, bool *done,
+                    error *err);
+
 /* ---- words.c */
 
 /* A count such as 4096 or 128K, up to `most`. */
@@ -79,9 +83,6 @@ const char *cli_short_word(arena *a, const char *word);
 
 /* ERR_INPUT: the recipe was read from the standard input, which other ranks could not do. */
 status cli_needs_file(const recipe *r, error *err);
-
-/* How files of Megatron-LM are to be read: --set and --command of the words. */
-status cli_megatron_how(int argc, char **argv, megatron_options *how, error *err);
 
 /* Reads options and at most one other word, for commands without a recipe. */
 status cli_read_plain(const cli_words *w, const char **word, bool *done, error *err);

@@ -185,11 +185,8 @@ int command_plan(int argc, char **argv)
     *p = (plan_answer){0};
     status st = plan_take_pins(argc, argv, words, &n, &w.pin_all, &err);
     n = with_recipe(n, words, &w);
-    if (!st) st = cli_megatron_how(n, words, &w.how, &err);
-    if (!st)
-        st =
-            cli_read(a, &(cli_words){"plan", n, words, options, sizeof options / sizeof options[0]},
-                     r, &done, &err);
+    const cli_words own = {"plan", n, words, options, sizeof options / sizeof options[0]};
+    if (!st) st = cli_read_how(a, &own, r, &w.how, &done, &err);
     if (!st && !done && w.bring_up) st = plan_bring_up_folder(w.bring_up, &err);
     if (!st && !done) st = cli_headroom(r, w.headroom, &err);
     if (!st && !done) cli_stack(r, w.stack);
