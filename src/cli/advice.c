@@ -7,7 +7,7 @@
 #include "train/executor/timing.h"
 
 /* `check` answers in milliseconds: a price takes about ten of them. */
-static const double ADVICE_SECONDS = 0.04;
+static const int64_t ADVICE = TRY_SECONDS(0.04);
 
 void cli_advise(violations *found, const recipe *given, const setup *s, const struct fit *own, arena *a)
 {
@@ -15,7 +15,7 @@ void cli_advise(violations *found, const recipe *given, const setup *s, const st
     if (!repairs_to_price(found)) return;
     hardware *hw = ARENA_NEW(a, hardware);
     if (!timing_machine(hw, s, a, &err)) { /* else `price` says what is wrong with it */
-        repair_job j = {.given = given, .s = s, .hw = hw, .own = own, .seconds = ADVICE_SECONDS};
+        repair_job j = {.given = given, .s = s, .hw = hw, .own = own, .budget.left = ADVICE};
         price_repairs(found, &j, a);
     }
     for (int i = 0; i < found->n; i++)

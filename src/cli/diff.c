@@ -15,8 +15,8 @@
 #include "base/waiting.h"
 #include "train/executor/timing.h"
 
-/* So long changes are priced. */
-static const double SECONDS = 30;
+/* About so long changes are priced. */
+enum { SECONDS = 30 };
 
 typedef struct diff_words {
     bool json;
@@ -224,7 +224,8 @@ static status compare(const cli_words *w, const diff_words *own, int *code, aren
     if (!st) st = read_side(y, w, (diff_side){at[1], at[0], &r->side[1]}, a, err);
     if (!st) st = read_tolerance(own->tolerance, &tolerance, err);
     price_options o = {.stack = own->stack};
-    diff_job j = {x, y, timing_machine, &o, clock_seconds() + SECONDS};
+    try_budget budget = {.left = TRY_SECONDS(SECONDS)};
+    diff_job j = {x, y, timing_machine, &o, &budget};
     waiting_begin("diff", "pricing both", WAITING_AT_MOST, SECONDS);
     if (!st) st = differences_find(d, &j, a, err);
     waiting_end();

@@ -131,14 +131,14 @@ static const int64_t KEPT = (int64_t)64 << 20;
  * here the context is there already, and what is free is free beside it. */
 static const char *ladder_text(const setup *s, const recipe *given, int64_t room, arena *a)
 {
-    enum { SECONDS = 5 };
+    try_budget budget = {.left = TRY_SECONDS(5)};
     rung rungs[RUNGS_MAX];
     hardware *hw = ARENA_NEW(a, hardware);
     price *now = ARENA_NEW(a, price);
     error ignored;
     if (hardware_read(hw, recipe_word(&s->r, K_GPU), a, &ignored)) return "";
     price_setup(now, s, hw, NULL, a);
-    ladder_job asked = {given, &s->j, now, hw, NULL, clock_seconds() + SECONDS};
+    ladder_job asked = {given, &s->j, now, hw, NULL, &budget};
     int n = report_ladder(rungs, &asked, a), fits = -1;
     const int64_t outside = now->peak_bytes - now->arena_bytes;
     textbuf t = text_init(a);

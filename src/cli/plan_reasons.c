@@ -178,8 +178,12 @@ static void find_warnings(finder *f, const setup *s, const recipe *given)
         if (v->list[i].rule->severity == WARNING || v->list[i].n_repairs) v->list[n++] = v->list[i];
     v->n = n;
     rules_prove(v, s, false, f->a);
-    repair_job j = {
-        .given = given, .s = s, .hw = f->p->hw, .o = &f->p->prices, .seconds = 1, .notes = true};
+    repair_job j = {.given = given,
+                    .s = s,
+                    .hw = f->p->hw,
+                    .o = &f->p->prices,
+                    .budget.left = TRY_SECONDS(1),
+                    .notes = true};
     price_repairs(v, &j, f->a);
 }
 

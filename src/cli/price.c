@@ -18,7 +18,7 @@
 enum { CHANGES = 10 };
 
 /* So long other knobs are tried. */
-static const double CHANGES_SECONDS = 3;
+enum { CHANGES_SECONDS = 3 };
 
 typedef struct priced {
     const setup *s;
@@ -29,7 +29,7 @@ typedef struct priced {
     price p;
     price_change changes[CHANGES];
     int n_changes;
-    change_limit limit;
+    try_budget budget;              /* of changes */
     profile_fix repairs[FIXES_MAX]; /* of a pipeline bubble: what fits and gains */
     int n_repairs;
     not_priced left_out[NOT_PRICED_MAX];
@@ -162,7 +162,7 @@ static void print_json(const priced *q, arena *a)
     cli_other_json(o, &q->other);
     json_object_set_new(o, "wall_repairs", json_repairs(q));
     json_object_set_new(o, "changes", json_changes(q));
-    json_object_set_new(o, "changes_left", json_integer(q->limit.left));
+    json_object_set_new(o, "changes_left", json_integer(q->budget.left_out));
     json_object_set_new(o, "violations", cli_json_violations(&q->found));
     if (q->trace.path) json_object_set_new(o, "trace", cli_json_trace(&q->traced, q->trace.path));
     cli_json_print(o);
@@ -228,9 +228,9 @@ static void print_wall(const priced *q)
 
 static void print_changes(const priced *q, arena *a)
 {
-    if (q->limit.left)
-        cli_print("Changes", "%d were not tried: the time limit of %g s was reached\n\n",
-                  q->limit.left, q->limit.seconds);
+    if (q->budget.left_out)
+        cli_print("Changes", "%d were not priced: steps of so many microbatches take too long\n\n",
+                  q->budget.left_out);
     if (!q->n_changes) return;
     cli_print("Changes", "of one knob that matter most, by predicted gain (! does not fit):\n\n"
                          "            gain       step       memory\n");
@@ -333,10 +333,11 @@ static status price_recipe(priced *q, const recipe *r, const char *routed, price
     price_setup(&q->p, s, hw, o, a);
     cli_routing_other(&q->other, r, &(price_job){s, hw, o});
     if (q->trace.path) st = cli_price_trace(&q->traced, &q->trace, &(price_job){s, hw, o}, err);
-    q->limit.seconds = CHANGES_SECONDS;
+    q->budget.left = TRY_SECONDS(CHANGES_SECONDS);
     change_job asked = {.given = r, .now = &q->p, .hw = hw, .o = o};
     if (!st && q->p.wall == WALL_BUBBLE) find_repairs(q, &asked, a);
-    if (!st) q->n_changes = price_changes(q->changes, CHANGES, &asked, &q->limit, a);
+    asked.budget = &q->budget;
+    if (!st) q->n_changes = price_changes(q->changes, CHANGES, &asked, a);
     waiting_end();
     return st ? st : see_rank(q, a, err);
 }

@@ -9,12 +9,12 @@
 
 enum { CHANGES = 10 };
 
-static json_t *json_ladder(const report_job *j, const price *p, double until, arena *a)
+static json_t *json_ladder(const report_job *j, const price *p, try_budget *budget, arena *a)
 {
     rung rungs[RUNGS_MAX];
     ladder_job asked = {.given = j->given, .resolved = &j->s->j, .now = p, .hw = j->hw};
     asked.o = j->o;
-    asked.until = until;
+    asked.budget = budget;
     int n = report_ladder(rungs, &asked, a);
     json_t *list = json_array();
     for (int i = 0; i < n; i++)
@@ -25,12 +25,11 @@ static json_t *json_ladder(const report_job *j, const price *p, double until, ar
     return list;
 }
 
-static json_t *json_changes(const report_job *j, const price *p, double seconds, arena *a)
+static json_t *json_changes(const report_job *j, const price *p, try_budget *budget, arena *a)
 {
     price_change changes[CHANGES];
-    change_limit limit = {.seconds = seconds};
-    change_job asked = {.given = j->given, .now = p, .hw = j->hw, .o = j->o};
-    int n = price_changes(changes, CHANGES, &asked, &limit, a);
+    change_job asked = {j->given, p, j->hw, j->o, budget};
+    int n = price_changes(changes, CHANGES, &asked, a);
     json_t *list = json_array();
     for (int i = 0; i < n; i++)
         json_array_append_new(
@@ -68,8 +67,9 @@ static void add_front(json_t *o, const report_job *j, double until, arena *a)
 
 void report_add_comparisons(json_t *o, const report_job *j, const price *p, arena *a)
 {
-    double third = j->seconds / 3, now = clock_seconds();
-    json_object_set_new(o, "ladder", json_ladder(j, p, now + third, a));
-    json_object_set_new(o, "changes", json_changes(j, p, third, a));
+    double third = j->seconds / 3;
+    try_budget rungs = {.left = TRY_SECONDS(third)}, changes = rungs;
+    json_object_set_new(o, "ladder", json_ladder(j, p, &rungs, a));
+    json_object_set_new(o, "changes", json_changes(j, p, &changes, a));
     add_front(o, j, clock_seconds() + third, a);
 }

@@ -85,7 +85,7 @@ static bool resolve(const autofit_run *m, const autofit_set *set, setup *s, aren
 static outcome look(autofit_run *m, const autofit_set *set)
 {
     arena *a = arena_create();
-    const try_job asked = {m->given, m->hw, NULL, TRY_FIT, 0, m->world};
+    const try_job asked = {.given = m->given, .hw = m->hw, .depth = TRY_FIT, .world = m->world};
     try_result t;
     outcome out = !try_words(&t, set->list, &asked, a) ? (t.s ? BREAKS_RULE : UNREADABLE)
                   : t.fits                             ? FITS

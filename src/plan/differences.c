@@ -12,9 +12,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "predict/audit/audit.h"
-#include "predict/try.h"
 
 enum { CLUSTER = PATH_MOVES, SINGLE, TOGETHER_MOST = 3 };
 
@@ -123,6 +121,11 @@ static void make(recipe *r, const recipe *to, const change_set *s)
         if (s->knobs[i] == K_GPU) r->machine = to->machine;
 }
 
+static bool spent(const walk *w)
+{
+    return w->j->budget && w->j->budget->left_out;
+}
+
 /* False: it cannot be built, or breaks more rules (I2). */
 static bool price_stop(price *out, const walk *w, const recipe *r)
 {
@@ -134,6 +137,7 @@ static bool price_stop(price *out, const walk *w, const recipe *r)
     *own = *r;
     bool good = try_recipe(&t, own, &(try_job){.errors = w->errors}, scratch) &&
                 !w->j->machine(hw, t.s, scratch, &err);
+    good = good && try_affords(w->j->budget, t.s);
     if (good) price_setup(out, t.s, hw, w->j->o, scratch);
     if (good) out->evidence = NULL;
     arena_destroy(scratch);
@@ -170,7 +174,7 @@ static void try_sets(candidate *best, const walk *w, int size, int from, int *ch
         try_candidate(best, w, chosen);
         return;
     }
-    for (int i = from; i < w->n_sets && clock_seconds() < w->j->until; i++) {
+    for (int i = from; i < w->n_sets && !spent(w); i++) {
         if (w->made[i]) continue;
         chosen[n] = i;
         chosen[n + 1] = -1;
@@ -220,7 +224,7 @@ static void price_alone(diff_change *c, const walk *w, const int *chosen)
 {
     recipe *r = ARENA_RAW(w->a, recipe, 1);
     price p;
-    if (clock_seconds() >= w->j->until) return;
+    if (spent(w)) return;
     *r = *w->j->a;
     for (int i = 0; chosen[i] >= 0; i++) make(r, w->j->b, &w->sets[chosen[i]]);
     c->alone = price_stop(&p, w, r);

@@ -7,8 +7,8 @@
 #ifndef PLAN_DIFFERENCES_H
 #define PLAN_DIFFERENCES_H
 
-#include "rules/rules.h"
 #include "plan/path.h"
+#include "predict/try.h"
 
 enum { DIFFERENCES_MAX = 48 };
 
@@ -56,7 +56,7 @@ typedef struct diff_job {
     const recipe *a, *b;
     machine_of machine;
     const price_options *o;
-    double until; /* of clock_seconds: then what is left is one change, and nothing more alone */
+    try_budget *budget; /* where it ends, what is left is one change; may be NULL */
 } diff_job;
 
 /* ERR_INPUT: different models. Memory comes from `a`. */

@@ -187,7 +187,8 @@ static bool try_set(stop *best, const walk *w, unsigned set, bool must_fit)
     try_result t;
     *r = *w->now;
     make(r, e->to, set);
-    bool good = try_recipe(&t, r, &(try_job){NULL, e->hw, e->o, TRY_PRICE, w->errors, 0}, w->a);
+    bool good =
+        try_recipe(&t, r, &(try_job){NULL, e->hw, e->o, NULL, TRY_PRICE, w->errors, 0}, w->a);
     arena_release(w->a, mark);
     if (!good || (must_fit && !t.fits)) return false;
     if (!best->set || t.p.step_s < best->p.step_s)

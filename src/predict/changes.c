@@ -11,9 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "config/job_of.h"
-#include "predict/try.h"
 
 static const edits table[] = {
 /* recompute */
@@ -92,6 +90,7 @@ typedef struct changing {
     const hardware *hw;
     const price_options *o;
     const price *now;
+    try_budget *budget;
     arena *a;
 } changing;
 
@@ -232,7 +231,7 @@ static bool priced(price_change *out, const changing *w, change *c)
     const violation *warning = good ? new_warning(w, &t.found) : NULL;
     if (warning)
         good = add_repair(c, warning, w->a) && changed(&t, w, c) && !new_warning(w, &t.found);
-    if (!good) return false;
+    if (!good || !try_affords(w->budget, t.s)) return false;
     price p;
     price_setup(&p, t.s, w->hw, w->o, w->a);
     add_job(w, c);
@@ -304,14 +303,14 @@ static bool start(changing *w, const change_job *j, arena *a)
                     .hw = j->hw,
                     .o = j->o,
                     .now = j->now,
+                    .budget = j->budget,
                     .a = a};
     rules_check(&w->found, s, false, a);
     return true;
 }
 
-int price_changes(price_change *out, int room, const change_job *j, change_limit *limit, arena *a)
+int price_changes(price_change *out, int room, const change_job *j, arena *a)
 {
-    double begin = clock_seconds();
     changing w;
     if (room < 1 || !start(&w, j, a)) return 0;
     int n = 0;
@@ -321,10 +320,7 @@ int price_changes(price_change *out, int room, const change_job *j, change_limit
         edits e;
         if (larger && w.before->j.mbs > CHANGE_MBS_MOST / 2) continue;
         if (!edits_resolve(&e, table[i], &w.before->j, a)) continue;
-        if (limit->seconds > 0 && clock_seconds() - begin >= limit->seconds)
-            limit->left++;
-        else
-            n = consider(out, n, room, &w, e);
+        n = consider(out, n, room, &w, e);
     }
     return n;
 }

@@ -2,8 +2,7 @@
 #ifndef PREDICT_CHANGES_H
 #define PREDICT_CHANGES_H
 
-#include "config/edit.h"
-#include "predict/price.h"
+#include "predict/try.h"
 
 /* The largest micro batch that is offered here and searched by a plan. Twice as much gains 0.6 to
  * 1.5 % of models below a billion weights on B200 to GB300, and a plan would meet a fifth to a
@@ -18,23 +17,18 @@ typedef struct price_change {
     bool fits;
 } price_change;
 
-/* After `seconds` (0: however long it takes) no other change is tried; `left` counts those. */
-typedef struct change_limit {
-    double seconds;
-    int left;
-} change_limit;
-
 /* What is changed: the recipe before setup_init, and its price. */
 typedef struct change_job {
     const recipe *given;
     const price *now;
     const hardware *hw;
     const price_options *o;
+    try_budget *budget; /* may be NULL */
 } change_job;
 
 /* The changes that move the step time most, the best first, among those that break no rule;
  * returns how many. */
-int price_changes(price_change *out, int room, const change_job *j, change_limit *limit, arena *a);
+int price_changes(price_change *out, int room, const change_job *j, arena *a);
 
 /* These changes, each in its place of out[n]: `words` stays NULL where one changes nothing or
  * breaks a rule. Returns how many could be priced. */

@@ -4,21 +4,20 @@
  * I2  Differences below SAME are none: they are within what prices leave open. */
 #include "predict/repairs.h"
 
-#include "base/clock.h"
-#include "predict/try.h"
+#include "predict/fit.h"
 
 static const double SAME = 0.005;
 
 /* Where the recipe is valid with it: does it fit? And what it costs, where `now` is not NULL. */
-static void see_one(repair_price *out, const repair_job *j, const char *const *words,
-                    const price *now, arena *a)
+static void see_one(repair_price *out, repair_job *j, const char *const *words, const price *now,
+                    arena *a)
 {
     try_result t;
-    const try_job asked = {j->given, j->hw, j->o, now ? TRY_PRICE : TRY_FIT, 0, 0};
+    const try_job asked = {j->given, j->hw, j->o, &j->budget, now ? TRY_PRICE : TRY_FIT, 0, 0};
     if (!try_words(&t, words, &asked, a)) return;
     *out = (repair_price){
         .valid = true, .peak_bytes = t.peak_bytes, .usable_bytes = t.usable_bytes, .fits = t.fits};
-    if (!now) return;
+    if (!t.priced) return;
     out->priced = true;
     out->gain = t.p.tokens_per_s_per_gpu / now->tokens_per_s_per_gpu - 1;
     out->step_s = t.p.step_s;
@@ -38,9 +37,8 @@ bool repairs_to_price(const violations *found)
     return any_repairs(found, false);
 }
 
-void price_repairs(violations *found, const repair_job *j, arena *a)
+void price_repairs(violations *found, repair_job *j, arena *a)
 {
-    double start = clock_work();
     price now;
     fit own;
     if (j->own)
@@ -48,15 +46,13 @@ void price_repairs(violations *found, const repair_job *j, arena *a)
     else
         fit_of(&own, j->s, found, j->hw, a);
     arena_place mark = arena_mark(a);
-    bool priced =
-        any_repairs(found, !j->notes) && !found->n_errors && j->s->possible && !j->s->pipe.why_not;
+    bool priced = any_repairs(found, !j->notes) && !found->n_errors && !own.why_not &&
+                  try_affords(&j->budget, j->s);
     if (priced) price_setup(&now, j->s, j->hw, j->o, a);
     arena_release(a, mark);
-    double one = clock_work() - start; /* the next takes about as long */
     for (int i = 0; i < found->n; i++) {
         violation *v = &found->list[i];
         for (int k = 0; k < v->n_repairs; k++) {
-            priced = priced && clock_work() - start + one <= j->seconds;
             bool cost = priced && (v->rule->severity == WARNING || j->notes);
             see_one(&v->prices[k], j, v->repairs[k], cost ? &now : NULL, a);
             v->prices[k].fitted = own.fits;

@@ -4,8 +4,7 @@
 #define PREDICT_REPAIRS_H
 
 #include "predict/fit.h"
-#include "predict/price.h"
-#include "rules/rules.h"
+#include "predict/try.h"
 
 typedef struct repair_job {
     const recipe *given; /* before setup_init */
@@ -13,8 +12,8 @@ typedef struct repair_job {
     const hardware *hw;
     const fit *own; /* of s; NULL: not worked out yet */
     const price_options *o;
-    double seconds; /* of the processor; what is not reached by then is not priced */
-    bool notes;     /* repairs of notes are priced, too */
+    try_budget budget;
+    bool notes; /* repairs of notes are priced, too */
 } repair_job;
 
 /* Is there a repair? */
@@ -22,7 +21,7 @@ bool repairs_to_price(const violations *found);
 
 /* Sets `prices` of every repair: does what it leads to fit? Those of warnings (and, where asked, of
  * notes) are priced, too, but where a rule says error or no program can be built. */
-void price_repairs(violations *found, const repair_job *j, arena *a);
+void price_repairs(violations *found, repair_job *j, arena *a);
 
 /* "predicted 31.4 s a step instead of 12.8 s: ..."; NULL: nothing to say. */
 const char *repair_text(const repair_price *p, arena *a);

@@ -6,8 +6,8 @@
 #define PREDICT_TRY_H
 
 #include "config/edit.h"
-#include "predict/fit.h"
 #include "predict/price.h"
+#include "rules/rules.h"
 
 /* How much is asked; each asks for those before it, too. */
 typedef enum try_depth {
@@ -17,10 +17,24 @@ typedef enum try_depth {
     TRY_PRICE
 } try_depth;
 
+/* What is priced is counted, so that no answer depends on the speed of a machine. */
+typedef struct try_budget {
+    int64_t left; /* of what try_affords takes */
+    int left_out; /* how many were not priced */
+} try_budget;
+
+/* About what one core of a server prices in so many seconds. */
+#define TRY_SECONDS(seconds) ((int64_t)(3.5e6 * (seconds)))
+
+/* Takes what pricing this setup costs. False, and one more is left out: there is not so much. A
+ * budget of NULL has no end. */
+bool try_affords(try_budget *b, const setup *s);
+
 typedef struct try_job {
     const recipe *given; /* before setup_init; try_recipe does not read it */
     const hardware *hw;
     const price_options *o; /* may be NULL */
+    try_budget *budget;     /* may be NULL */
     try_depth depth;
     int errors;    /* that it may have, as the recipe before has them */
     int64_t world; /* GPUs that it must have; 0: any */
@@ -32,7 +46,7 @@ typedef struct try_result {
     bool legal;       /* not more errors than it may have, and a program can be built */
     int64_t peak_bytes, usable_bytes; /* TRY_FIT and more, where it is legal */
     int64_t host_bytes;
-    bool fits, priced;
+    bool fits, priced; /* the latter: the budget was enough */
     price p;
 } try_result;
 

@@ -8,9 +8,6 @@
 
 #include <string.h>
 
-#include "base/clock.h"
-#include "predict/try.h"
-
 static const edits none = EDITS(SET_NULL(RECOMPUTE), SET_NULL(RECOMPUTE_MODULES),
                                 SET_NULL(RECOMPUTE_METHOD), SET_NULL(RECOMPUTE_LAYERS));
 static const edits full = EDITS(SET_WORD(RECOMPUTE, FULL), SET_WORD(RECOMPUTE_METHOD, UNIFORM),
@@ -44,7 +41,7 @@ static bool try_rung(rung *out, const try_job *j, edits e, arena *a)
 {
     arena *scratch = arena_create();
     try_result t;
-    bool good = try_edits(&t, e, j, scratch);
+    bool good = try_edits(&t, e, j, scratch) && t.priced;
     if (good)
         *out = (rung){.words = edits_text(e, a),
                       .step_s = t.p.step_s,
@@ -77,9 +74,9 @@ int report_ladder(rung out[RUNGS_MAX], const ladder_job *j, arena *a)
 {
     int n = 0;
     unsigned drop = 0;
-    const try_job t = {j->given, j->hw, j->o, TRY_PRICE, try_errors(j->given), 0};
+    const try_job t = {j->given, j->hw, j->o, j->budget, TRY_PRICE, try_errors(j->given), 0};
     if (try_rung(&out[n], &t, none, a)) out[n++].name = "none";
-    for (int i = 0; i < DROP_MODULES && n < RUNGS_MAX - 2 && clock_seconds() < j->until; i++) {
+    for (int i = 0; i < DROP_MODULES && n < RUNGS_MAX - 2; i++) {
         unsigned bit = drop_modules[i].drop, parts = DROP_MOE_ACT | DROP_SHARED;
         unsigned next = bit == DROP_MOE ? (drop & ~parts) | bit : drop | bit; /* I1 */
         if (bit & DROP_CORE_ATTN || !try_rung(&out[n], &t, selective(a, next), a)) continue;
@@ -88,6 +85,6 @@ int report_ladder(rung out[RUNGS_MAX], const ladder_job *j, arena *a)
             continue; /* the model has no such module */
         out[n++].name = name_of(a, drop);
     }
-    if (clock_seconds() < j->until && try_rung(&out[n], &t, full, a)) out[n++].name = "full";
+    if (try_rung(&out[n], &t, full, a)) out[n++].name = "full";
     return add_own(out, n, j, a);
 }

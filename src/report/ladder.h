@@ -3,7 +3,7 @@
 #ifndef REPORT_LADDER_H
 #define REPORT_LADDER_H
 
-#include "predict/price.h"
+#include "predict/try.h"
 
 typedef struct rung {
     const char *name;  /* "none", "layernorm+moe_act", "full" */
@@ -22,7 +22,7 @@ typedef struct ladder_job {
     const price *now;
     const hardware *hw;
     const price_options *o;
-    double until; /* of clock_seconds: then no other rung is priced */
+    try_budget *budget; /* may be NULL */
 } ladder_job;
 
 /* Rungs that break no more rules than the recipe, the fullest first, from no recompute to all; the

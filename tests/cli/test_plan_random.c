@@ -342,11 +342,10 @@ static void try_changes(const drawn_job *j, const recipe *row, const plan_answer
     setup *s = ARENA_NEW(a, setup);
     error err = {{0}};
     price_change list[64];
-    change_limit limit = {0};
     *given = *r = *row;
     assert_int_equal(setup_init(s, r, a, &err), OK);
     price_setup(now, s, p->hw, &p->prices, a);
-    int n = price_changes(list, 64, &(change_job){given, now, p->hw, &p->prices}, &limit, a);
+    int n = price_changes(list, 64, &(change_job){given, now, p->hw, &p->prices, NULL}, a);
     for (int i = 0; i < n; i++) {
         if (!list[i].fits || list[i].gain < 0.005 || strstr(list[i].words, "mixed_precision") ||
             strstr(list[i].words, "fine_grained_activation_offloading=true"))
@@ -367,7 +366,7 @@ static bool is_of_modules(const rule *r, const search_result *of_search)
            r->reads && strstr(r->reads, "K_GRAPH_MODULES");
 }
 
-static void try_job(const drawn_job *j, int pins, bool changes)
+static void try_drawn(const drawn_job *j, int pins, bool changes)
 {
     arena *a = arena_create();
     error err = {{0}};
@@ -409,11 +408,11 @@ static int try_jobs(void **state)
     const char *given = getenv("TEST_SEED");
     int jobs = long_form() ? 300 : 30, pins = long_form() ? 24 : 3;
     state_of_random = given ? strtoull(given, NULL, 10) : 20261119;
-    for (size_t i = 0; i < sizeof named / sizeof named[0]; i++) try_job(&named[i], pins, true);
+    for (size_t i = 0; i < sizeof named / sizeof named[0]; i++) try_drawn(&named[i], pins, true);
     for (int i = 0; i < jobs; i++) {
         arena *a = arena_create();
         drawn_job j = draw_job(a);
-        try_job(&j, pins, long_form() || i % 10 == 0);
+        try_drawn(&j, pins, long_form() || i % 10 == 0);
         arena_destroy(a);
     }
     return 0;

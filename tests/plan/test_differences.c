@@ -32,7 +32,7 @@ static recipe *recipe_of(arena *a, const char *model_name, const char *words)
 
 static status find(differences *d, arena *a, const char *more_a, const char *more_b, error *err)
 {
-    diff_job j = {.machine = machine, .until = INFINITY};
+    diff_job j = {.machine = machine};
     j.a = recipe_of(a, "qwen3-30b-a3b", arena_text(a, "%s %s", base, more_a));
     j.b = recipe_of(a, "qwen3-30b-a3b", arena_text(a, "%s %s", base, more_b));
     return differences_find(d, &j, a, err);
@@ -161,7 +161,7 @@ static void models_must_be_the_same(void **state)
     arena *a = arena_create();
     differences d;
     error err = {{0}};
-    diff_job j = {.machine = machine, .until = INFINITY};
+    diff_job j = {.machine = machine};
     j.a = recipe_of(a, "qwen3-30b-a3b", base);
     j.b = recipe_of(a, "mixtral-8x7b", base);
     assert_int_equal(differences_find(&d, &j, a, &err), ERR_INPUT);

@@ -147,7 +147,7 @@ static void offload_is_among_the_changes(void **state)
         error err = {{0}};
         assert_int_equal(model_fill(given, &err), OK);
         change_job about = {.given = given, .now = &x->p, .hw = &x->hw, .o = &o};
-        int n = price_changes(list, 64, &about, &(change_limit){0}, x->a);
+        int n = price_changes(list, 64, &about, x->a);
         const price_change *c = change_with(list, n, wanted[i]);
         assert_non_null(c);
         assert_true(i == 0 ? c->peak_bytes < x->p.peak_bytes : c->peak_bytes > x->p.peak_bytes);

@@ -130,7 +130,7 @@ static void ladder_goes_down(void **state)
             if (given->knob[k].from == FROM_DERIVED || given->knob[k].from == FROM_DEFAULT)
                 given->knob[k] = (setting){.from = FROM_NOTHING};
         rung rungs[RUNGS_MAX];
-        ladder_job j = {given, &c.s.j, &c.x.p, &c.hw, NULL, INFINITY};
+        ladder_job j = {given, &c.s.j, &c.x.p, &c.hw, NULL, NULL};
         int n = report_ladder(rungs, &j, a), owns = 0;
         assert_true(n >= 5);
         for (int k = 0; k < n; k++) {

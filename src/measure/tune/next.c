@@ -18,7 +18,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/text.h"
 #include "measure/tune/expect.h"
 
@@ -87,7 +86,7 @@ typedef struct choosing {
     int n;
     expectations *known;
     int64_t lacking; /* bytes that were too much; 0: none were */
-    double until;
+    try_budget budget;
     arena *a, *scratch;
 } choosing;
 
@@ -205,11 +204,12 @@ static candidate candidate_of(const choosing *c, const char *change, const tune_
 
 static void consider(choosing *c, edits e)
 {
-    if (c->n == CANDIDATES || clock_seconds() > c->until) return;
+    if (c->n == CANDIDATES) return;
     arena_place mark = arena_mark(c->scratch);
     const char *change = tune_change(c->t, c->base, e, c->scratch);
     tune_price p;
-    if (change && !tried(c, change) && tune_price_of(c->t, change, &p, c->scratch)) {
+    if (change && !tried(c, change) &&
+        tune_price_within(c->t, change, &p, &c->budget, c->scratch)) {
         double peak = (double)p.p.peak_bytes, most = CLEARLY_LESS * (double)c->lacking;
         bool too_much = !p.p.fits || (c->lacking && peak > most);
         if (!too_much && !same_program(c, p.p.step_s, p.p.peak_bytes))
@@ -344,7 +344,7 @@ void tune_choose(const tune *t, tune_next *out, arena *a)
     *out = (tune_next){.done = false};
     c->base = c->best ? c->best->change : "";
     c->list = ARENA_ARRAY(a, candidate, CANDIDATES);
-    c->until = clock_seconds() + TUNE_PRICING;
+    c->budget.left = TRY_SECONDS(TUNE_PRICING);
     c->known = expectations_of(t, c->scratch);
     see_lacking(c);
     if (!start_first(c, out)) choose_most(c, out);

@@ -24,7 +24,7 @@
 
 #include "base/planted.h"
 #include "config/edit.h"
-#include "predict/price.h"
+#include "predict/try.h"
 
 typedef enum trial_end {
     TRIAL_PENDING, /* written for a cluster elsewhere, not told yet */
@@ -52,7 +52,7 @@ typedef struct trial {
     const char *evidence; /* NULL: not measured */
 } trial;
 
-enum { TRIALS_MAX = 1000, TUNE_PRICING = 30 }; /* the latter: seconds that candidates are priced */
+enum { TRIALS_MAX = 1000, TUNE_PRICING = 30 }; /* the latter: seconds, as try_budget counts them */
 
 typedef struct tune {
     const char *dir;
@@ -91,6 +91,8 @@ typedef struct tune_price {
 /* The recipe of a change; false: it cannot be laid out, breaks a rule or cannot run here. */
 bool tune_recipe(const tune *t, const char *change, recipe *out, arena *a);
 bool tune_price_of(const tune *t, const char *change, tune_price *out, arena *a);
+bool tune_price_within(const tune *t, const char *change, tune_price *out, try_budget *budget,
+                       arena *a);
 
 /* Edits on top of a change, as a change; NULL: a knob that may not change, or a wrong one. */
 const char *tune_change(const tune *t, const char *change, edits more, arena *a);
