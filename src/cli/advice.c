@@ -9,7 +9,8 @@
 /* `check` answers in milliseconds: a price takes about ten of them. */
 static const int64_t ADVICE = TRY_SECONDS(0.04);
 
-void cli_advise(violations *found, const recipe *given, const setup *s, const struct fit *own, arena *a)
+void cli_advise(violations *found, const recipe *given, const setup *s, const struct fit *own,
+                arena *a)
 {
     error err = {{0}};
     if (!repairs_to_price(found)) return;
