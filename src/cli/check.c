@@ -12,13 +12,6 @@
 #include "train/executor/timing.h"
 #include "plan/autofit.h"
 
-static json_t *json_notes(const recipe *r)
-{
-    json_t *list = json_array();
-    for (int i = 0; i < r->n_notes; i++) json_array_append_new(list, json_string(r->notes[i]));
-    return list;
-}
-
 /* What was asked, and what was found. */
 typedef struct checked {
     const setup *s;
@@ -35,30 +28,25 @@ typedef struct checked {
 static void print_json(const checked *c, arena *a)
 {
     const setup *s = c->s;
-    json_t *o = json_object();
-    json_object_set_new(o, "ok", json_boolean(c->found.n_errors == 0));
-    cli_json_fit(o, &c->memory);
-    json_object_set_new(o, "recipe", json_string(s->r.name));
-    json_object_set_new(o, "violations", cli_json_violations(&c->found));
-    json_object_set_new(o, "fix", cli_json_texts(c->fix));
-    json_object_set_new(o, "fixable", json_boolean(c->fixable));
-    json_object_set_new(o, "notes", json_notes(&s->r));
-    json_object_set_new(o, "model", cli_json_model(s));
-    json_object_set_new(o, "layout", cli_json_layout(s));
     bool laid_out = s->possible && !s->pipe.why_not;
-    json_t *memory = laid_out ? cli_json_memory(s, cli_fullest_stage(s, &c->memory)) : json_null();
-    if (!c->memory.why_not && laid_out) {
-        json_object_set_new(memory, "arena_bytes", json_integer(c->memory.arena_bytes));
-        cli_json_reported(memory, &c->memory.memory, c->memory.megatron);
-    }
-    json_object_set_new(o, "memory", memory);
+    int64_t fullest = laid_out ? cli_fullest_stage(s, &c->memory) : 0;
+    check_answer x = {.ok = c->found.n_errors == 0,
+                      .fit = answer_fit(&c->memory, a),
+                      .recipe = s->r.name,
+                      .fix = c->fix,
+                      .fixable = c->fixable,
+                      .notes = answer_texts(s->r.notes, s->r.n_notes, a),
+                      .model = answer_model(s, a),
+                      .layout = answer_layout(s, a),
+                      .memory = laid_out ? answer_memory(s, fullest, &c->memory, a) : NULL};
+    x.violations = answer_violations(&x.n_violations, &c->found, a);
+    audited_answer audited = {0};
     if (c->audit) {
-        json_object_set_new(o, "audit",
-                            cli_json_audit(s, c->audit, &c->memory, c->seconds, c->rank, a));
-        if (c->audit->why_not)
-            json_object_set_new(o, "audit_why_not", json_string(c->audit->why_not));
+        audited = (audited_answer){.audit_why_not = c->audit->why_not};
+        audited.audit = cli_audit_answer(s, c->audit, &c->memory, c->seconds, c->rank, a);
+        x.audited = &audited;
     }
-    cli_json_print(o);
+    cli_json_print(answer_json(check_answer, &x));
 }
 
 /* The warning that weights, gradients and optimizer alone do not fit; NULL: there is none. Its

@@ -215,108 +215,96 @@ void cli_print_audit_rank(const setup *s, const audit_result *r, int64_t rank, a
     printf("\n");
 }
 
-/* ---- JSON */
+/* ---- for programs */
 
-static json_t *json_link_bytes(const double bytes[LINK_COUNT])
+static const link_answer *links_of(const double bytes[LINK_COUNT], arena *a)
 {
-    json_t *o = json_object();
-    for (int k = 0; k < LINK_COUNT; k++)
-        json_object_set_new(o, audit_link_name((audit_link)k), json_real(bytes[k]));
-    return o;
+    link_answer *x = ARENA_NEW(a, link_answer);
+    *x = (link_answer){bytes[LINK_NODE], bytes[LINK_DOMAIN], bytes[LINK_ACROSS]};
+    return x;
 }
 
-static json_t *json_regions(const audit_class *c)
+static const links_answer *answer_links(const audit_result *r, arena *a)
 {
-    json_t *o = json_object();
-    for (int i = 0; i < REGION_COUNT; i++)
-        if (region_is_shown(i, c->bytes[i]))
-            json_object_set_new(o, region_name((region)i), json_integer(c->bytes[i]));
-    return o;
-}
-
-static json_t *json_faults(const audit_result *r)
-{
-    json_t *list = json_array();
-    for (int i = 0; i < r->n_faults; i++) {
-        const audit_fault *f = &r->faults[i];
-        json_array_append_new(list, json_pack("{s:s, s:I, s:I, s:s, s:s, s:I}", "kind",
-                                              fault_kind_name(f->kind), "rank", (json_int_t)f->rank,
-                                              "peer", (json_int_t)f->peer, "operation", f->name,
-                                              "message", f->text, "times", (json_int_t)f->times));
-    }
-    return list;
-}
-
-static json_t *json_links(const audit_result *r)
-{
-    json_t *o = json_object(), *groups = json_object(), *most = json_object();
+    links_answer *x = ARENA_NEW(a, links_answer);
+    group_links_answer *groups = ARENA_ARRAY(a, group_links_answer, GROUP_COUNT);
+    most_answer *most = ARENA_ARRAY(a, most_answer, LINK_COUNT);
+    *x = (links_answer){links_of(r->link_bytes, a), most, LINK_COUNT, groups, 0};
     for (int g = 0; g < GROUP_COUNT; g++) {
         const double *b = r->group_bytes[g];
         if (b[0] + b[1] + b[2] > 0)
-            json_object_set_new(groups, comm_group_name((comm_group)g), json_link_bytes(b));
+            groups[x->n_groups++] =
+                (group_links_answer){comm_group_name((comm_group)g), links_of(b, a)};
     }
     for (int k = 0; k < LINK_COUNT; k++)
-        json_object_set_new(
-            most, audit_link_name((audit_link)k),
-            json_pack("{s:I, s:f}", "rank", (json_int_t)r->most_rank[k], "bytes", r->most[k]));
-    json_object_set_new(o, "all", json_link_bytes(r->link_bytes));
-    json_object_set_new(o, "most", most);
-    json_object_set_new(o, "groups", groups);
-    return o;
+        most[k] = (most_answer){audit_link_name((audit_link)k), r->most_rank[k], r->most[k]};
+    return x;
 }
 
-static json_t *json_one(const audit_result *r, int64_t rank)
+static const one_answer *answer_one(const audit_result *r, int64_t rank, arena *a)
 {
     const audit_class *c = &r->classes[r->class_of[rank]];
-    audit_traffic x = audit_rank_traffic(r, rank);
-    json_t *sends = json_object();
+    audit_traffic t = audit_rank_traffic(r, rank);
+    one_answer *x = ARENA_NEW(a, one_answer);
+    sends_answer *sends = ARENA_ARRAY(a, sends_answer, GROUP_COUNT);
+    *x = (one_answer){.rank = rank,
+                      .like = c->rank,
+                      .pp = c->pp,
+                      .bytes = c->arena_bytes,
+                      .host_bytes = c->host_bytes,
+                      .sends = sends};
+    x->regions = answer_regions(&x->n_regions, c->bytes, a);
     for (int g = 0; g < GROUP_COUNT; g++)
-        if (x.messages[g])
-            json_object_set_new(sends, comm_group_name((comm_group)g),
-                                json_pack("{s:I, s:o}", "messages", (json_int_t)x.messages[g],
-                                          "bytes", json_link_bytes(x.bytes[g])));
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "rank", (json_int_t)rank, "like",
-                     (json_int_t)c->rank, "pp", (json_int_t)c->pp, "bytes",
-                     (json_int_t)c->arena_bytes, "host_bytes", (json_int_t)c->host_bytes, "regions",
-                     json_regions(c), "sends", sends);
+        if (t.messages[g])
+            sends[x->n_sends++] = (sends_answer){comm_group_name((comm_group)g), t.messages[g],
+                                                 links_of(t.bytes[g], a)};
+    return x;
 }
 
 /* What adds up to the peak of the rank that check calls the fullest. */
-static void json_fullest(json_t *o, const setup *s, const fit *f, arena *a)
+static const fullest_answer *answer_fullest(const setup *s, const fit *f, arena *a)
 {
-    if (f->why_not) return;
-    extremes x = extremes_of(s, f, a);
+    if (f->why_not) return NULL;
+    extremes e = extremes_of(s, f, a);
     peak_part full[PEAK_PARTS];
-    int n = parts_of(full, f, a);
-    json_t *parts = json_object();
-    for (int i = 0; i < n; i++)
-        json_object_set_new(parts, full[i].name, json_integer(full[i].bytes));
-    json_object_set_new(o, "rank", json_integer(f->fullest));
-    json_object_set_new(o, "bytes", json_integer(f->peak_bytes));
-    json_object_set_new(o, "host_bytes", json_integer(f->host_bytes));
-    json_object_set_new(o, "regions", parts);
-    json_object_set_new(o, "pp", json_integer(x.most));
-    json_object_set_new(o, "alike", json_integer(x.alike));
+    fullest_answer *x = ARENA_NEW(a, fullest_answer);
+    bytes_answer *parts = ARENA_ARRAY(a, bytes_answer, PEAK_PARTS);
+    *x = (fullest_answer){.rank = f->fullest,
+                          .bytes = f->peak_bytes,
+                          .host_bytes = f->host_bytes,
+                          .regions = parts,
+                          .n_regions = parts_of(full, f, a),
+                          .pp = e.most,
+                          .alike = e.alike};
+    for (int i = 0; i < x->n_regions; i++) parts[i] = (bytes_answer){full[i].name, full[i].bytes};
+    return x;
 }
 
-json_t *cli_json_audit(const setup *s, const audit_result *r, const fit *f, double seconds,
-                       int64_t rank, arena *a)
+const audit_answer *cli_audit_answer(const setup *s, const audit_result *r, const fit *f,
+                                     double seconds, int64_t rank, arena *a)
 {
-    if (r->why_not) return json_null();
-    json_t *o = json_object();
-    json_object_set_new(o, "ranks", json_integer(r->ranks));
-    json_object_set_new(o, "ok", json_boolean(r->ok));
-    json_fullest(o, s, f, a);
-    json_object_set_new(o, "kinds", json_integer(r->n_classes));
-    json_object_set_new(o, "built", json_integer(r->built));
-    json_object_set_new(o, "messages", json_integer(r->messages));
-    json_object_set_new(o, "faults", json_faults(r));
-    json_object_set_new(o, "n_faults", json_integer(r->n_all_faults));
-    json_object_set_new(o, "played", json_boolean(r->simulated));
-    json_object_set_new(o, "replayed", json_integer(r->replayed));
-    json_object_set_new(o, "replayed_rank", json_boolean(r->replayed_rank));
-    json_object_set_new(o, "links", json_links(r));
-    json_object_set_new(o, "seconds", json_real(seconds));
-    if (rank >= 0) json_object_set_new(o, "one", json_one(r, rank));
-    return o;
+    if (r->why_not) return NULL;
+    audit_answer *x = ARENA_NEW(a, audit_answer);
+    fault_answer *faults = ARENA_ARRAY(a, fault_answer, r->n_faults);
+    for (int i = 0; i < r->n_faults; i++) {
+        const audit_fault *f_i = &r->faults[i];
+        faults[i] = (fault_answer){
+            fault_kind_name(f_i->kind), f_i->rank, f_i->peer, f_i->name, f_i->text, f_i->times};
+    }
+    *x = (audit_answer){.ranks = r->ranks,
+                        .ok = r->ok,
+                        .fullest = answer_fullest(s, f, a),
+                        .kinds = r->n_classes,
+                        .built = r->built,
+                        .messages = r->messages,
+                        .faults = faults,
+                        .n_faults = r->n_faults,
+                        .all_faults = r->n_all_faults,
+                        .played = r->simulated,
+                        .replayed = r->replayed,
+                        .replayed_rank = r->replayed_rank,
+                        .links = answer_links(r, a),
+                        .seconds = seconds,
+                        .one = rank >= 0 ? answer_one(r, rank, a) : NULL};
+    return x;
 }

@@ -100,13 +100,7 @@ bool cli_refuse(const char *name, const setup *s, arena *a);
 /* A word as a shell would take it back: quoted unless it has only letters that no shell minds. */
 const char *cli_quoted(arena *a, const char *word);
 
-/* JSON that several commands print. */
-json_t *cli_json_model(const setup *s);
-json_t *cli_json_layout(const setup *s);
-json_t *cli_json_memory(const setup *s, int64_t pp_rank);
-json_t *cli_json_value(value v);
-json_t *cli_json_texts(const char *const *list); /* ends with NULL; NULL: empty */
-json_t *cli_json_violations(const violations *found);
+json_t *cli_json_violations(const violations *found, arena *a);
 
 void cli_json_print(json_t *root); /* and gives it back */
 
@@ -146,6 +140,8 @@ void cli_print_rank(const setup *s, int64_t rank, arena *a);
 
 /* The step program of a rank: "ops", "memory" or "schedule"; show_program.c. */
 status cli_print_program(const setup *s, const char *what, int64_t rank, arena *a, error *err);
-json_t *cli_json_program(const setup *s, int64_t rank, arena *a); /* its memory, or null */
+/* Its memory; NULL: no program can be built. */
+struct program_answer;
+const struct program_answer *cli_program_answer(const setup *s, int64_t rank, arena *a);
 
 #endif

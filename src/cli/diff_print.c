@@ -189,11 +189,11 @@ void diff_print(const differences *d, const diff_verdict *v, const diff_runs *r,
 
 /* ---- for programs */
 
-static json_t *json_end(const diff_end *e)
+static json_t *json_end(const diff_end *e, arena *a)
 {
     json_t *o =
         json_pack("{s:s, s:s, s:I, s:o}", "recipe", e->s->r.name, "gpu", e->hw->name, "gpus",
-                  (json_int_t)e->s->lay.world, "violations", cli_json_violations(&e->found));
+                  (json_int_t)e->s->lay.world, "violations", cli_json_violations(&e->found, a));
     json_object_set_new(o, "why_not", e->why_not ? json_string(e->why_not) : json_null());
     if (e->why_not) return o;
     const price *p = &e->p;
@@ -202,7 +202,8 @@ static json_t *json_end(const diff_end *e)
     json_object_set_new(o, "peak_bytes", json_integer(p->peak_bytes));
     json_object_set_new(o, "usable_bytes", json_integer(p->usable));
     json_object_set_new(o, "fits", json_boolean(p->fits));
-    cli_json_times(o, &e->s->j, e->hw);
+    const times_answer *times = cli_times_answer(&e->s->j, e->hw, a);
+    if (times) json_object_update_new(o, answer_json(times_answer, times));
     json_object_set_new(o, "wall", json_string(wall_name(p->wall)));
     return o;
 }
@@ -213,7 +214,7 @@ static json_t *json_knobs(const differences *d)
     for (int i = 0; i < d->n_knobs; i++) {
         const diff_knob *k = &d->knobs[i];
         json_array_append_new(list, json_pack("{s:s, s:o, s:o, s:b}", "key", knobs[k->k].key, "a",
-                                              cli_json_value(k->from), "b", cli_json_value(k->to),
+                                              answer_value(k->from), "b", answer_value(k->to),
                                               "follows", !k->made));
     }
     return list;
@@ -267,8 +268,8 @@ static json_t *json_changes(const differences *d)
 json_t *diff_json(const differences *d, const diff_verdict *v, const diff_runs *r, arena *a)
 {
     json_t *o = json_object();
-    json_object_set_new(o, "a", json_end(&d->a));
-    json_object_set_new(o, "b", json_end(&d->b));
+    json_object_set_new(o, "a", json_end(&d->a, a));
+    json_object_set_new(o, "b", json_end(&d->b, a));
     json_object_set_new(o, "knobs", json_knobs(d));
     json_object_set_new(o, "tolerance", json_real(v->tolerance));
     json_object_set_new(o, "differ", json_boolean(diff_is_beyond(v)));

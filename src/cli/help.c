@@ -3,6 +3,7 @@
  * I1  Options stand in one place, the command that reads them. Who else needs them runs the command
  *     with --help, and the page that would be printed is collected instead. */
 #include "cli/help.h"
+#include "answer/answer.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -262,14 +263,35 @@ int command_unknown(const char *name)
     return ERR_INPUT;
 }
 
+/* docs/JSON.md, as far as it is made of tables, or the schema. */
+static void print_json_help(bool schema)
+{
+    arena *a = arena_create();
+    textbuf t = text_init(a);
+    if (schema) cli_json_print(answer_schema());
+    if (!schema) answer_document(&t);
+    fputs(t.s, stdout);
+    arena_destroy(a);
+}
+
 int command_help(int argc, char **argv)
 {
     const char *word = NULL;
     bool done = false;
     error err = {{0}};
-    status s = cli_read_plain(&(cli_words){"help", argc, argv, NULL, 0}, &word, &done, &err);
+    bool schema = false;
+    const cli_option options[] = {{"--schema", NULL,
+                                   "with json: print the JSON Schema of what commands print",
+                                   &schema, NULL}};
+    status s = cli_read_plain(&(cli_words){"help", argc, argv, options, 1}, &word, &done, &err);
+    if (!s && schema && !text_equal(word, "json"))
+        s = error_set(&err, ERR_INPUT, "--schema is of JSON; repair: moefold help json --schema");
     if (s) return cli_fail("help", s, &err);
     if (done) return OK;
+    if (text_equal(word, "json")) {
+        print_json_help(schema);
+        return OK;
+    }
     if (!word) {
         help_print_all(stdout);
         return OK;

@@ -3,6 +3,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "answer/answer.h"
 #include "cli/cli.h"
 
 static const char *const kind_names[] = {"true/false", "whole number", "number", "text", "word"};
@@ -108,35 +109,28 @@ static void print_markdown(arena *a)
     }
 }
 
-static json_t *text_or_null(const char *s)
-{
-    return s ? json_string(s) : json_null();
-}
-
 static void print_json(const char *pattern, arena *a)
 {
-    json_t *list = json_array();
+    knob_answer *list = ARENA_ARRAY(a, knob_answer, K_COUNT);
+    int n = 0;
     for (int i = 0; i < K_COUNT; i++) {
         const knob *k = &knobs[i];
         if (!matches(k, pattern)) continue;
-        json_t *o = json_object();
-        json_object_set_new(o, "key", json_string(k->key));
-        json_object_set_new(o, "type", json_string(type_text(k, a)));
-        json_object_set_new(o, "allowed", text_or_null(k->allowed));
-        json_object_set_new(o, "default", cli_json_value(knob_default(a, (knob_id)i, MOEFOLD)));
-        json_object_set_new(o, "default_megatron_lm",
-                            cli_json_value(knob_default(a, (knob_id)i, MEGATRON_LM)));
-        json_object_set_new(o, "default_megatron_bridge",
-                            cli_json_value(knob_default(a, (knob_id)i, MEGATRON_BRIDGE)));
-        json_object_set_new(o, "flag", text_or_null(k->flag ? flag_text(k, a) : NULL));
-        json_object_set_new(o, "unit", text_or_null(k->unit));
-        json_object_set_new(o, "short_name", text_or_null(k->short_name));
-        json_object_set_new(o, "alias", text_or_null(k->alias));
-        json_object_set_new(o, "only", text_or_null(k->only));
-        json_object_set_new(o, "help", json_string(k->help));
-        json_array_append_new(list, o);
+        list[n++] = (knob_answer){
+            .key = k->key,
+            .type = type_text(k, a),
+            .allowed = k->allowed,
+            .moefold = answer_value(knob_default(a, (knob_id)i, MOEFOLD)),
+            .default_megatron_lm = answer_value(knob_default(a, (knob_id)i, MEGATRON_LM)),
+            .default_megatron_bridge = answer_value(knob_default(a, (knob_id)i, MEGATRON_BRIDGE)),
+            .flag = k->flag ? flag_text(k, a) : NULL,
+            .unit = k->unit,
+            .short_name = k->short_name,
+            .alias = k->alias,
+            .only = k->only,
+            .help = k->help};
     }
-    cli_json_print(list);
+    cli_json_print(fields_list(knob_answer_fields(), list, sizeof *list, n));
 }
 
 int command_knobs(int argc, char **argv)

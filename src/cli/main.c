@@ -77,7 +77,9 @@ static const command table[] = {
     {"completion", "bash|zsh", "print a completion script for bash or zsh", false,
      command_completion},
     {"man", "", "print the manual page (roff)", false, command_man},
-    {"help", "[COMMAND]", "print this list, or the help of a command", false, command_help},
+    {"help", "[COMMAND|json [--schema]]",
+     "print this list, the help of a command, or what programs read of all of them", false,
+     command_help},
 };
 enum { N_COMMANDS = sizeof table / sizeof table[0] };
 

@@ -113,7 +113,7 @@ static status too_late(const plan_answer *p, bool json, arena *a, error *err)
         p->limit,
         text_grouped(a, n->state + n->saved + n->slow + n->simulated + n->summed + n->rules),
         10 * p->limit > 60 ? 10 * p->limit : 60);
-    if (json) plan_print_json_none(p, NULL, err->text);
+    if (json) plan_print_json_none(p, NULL, err->text, a);
     return st;
 }
 

@@ -165,7 +165,7 @@ const char *plan_lost_pins(const plan_answer *p, arena *a); /* not in the winner
 void plan_print(const plan_answer *p, arena *a);      /* the table, the front */
 void plan_print_miss(const plan_answer *p, arena *a); /* nothing fits */
 void plan_print_json(const plan_answer *p, arena *a);
-void plan_print_json_none(const plan_answer *p, const violations *v, const char *why);
+void plan_print_json_none(const plan_answer *p, const violations *v, const char *why, arena *a);
 json_t *plan_json_found(const found *f, arena *a);
 
 /* plan_first.c: why the first is before a faster row, over which routings it stays first, and what

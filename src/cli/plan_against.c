@@ -155,7 +155,7 @@ json_t *plan_json_against(const plan_answer *p, arena *a)
     json_t *o = json_object();
     json_object_set_new(o, "recipe", json_string(p->own->name));
     json_object_set_new(o, "why_not", g->why_not ? json_string(g->why_not) : json_null());
-    json_object_set_new(o, "violations", cli_json_violations(&g->found));
+    json_object_set_new(o, "violations", cli_json_violations(&g->found, a));
     if (g->why_not) return o;
     json_object_set_new(o, "layout", json_string(sizes_text(g->s, a)));
     json_object_set_new(o, "step_s", json_real(g->p.step_s));

@@ -322,7 +322,7 @@ json_t *plan_json_bring_up(const plan_answer *p)
         json_t *o = json_pack("{s:s, s:s, s:s?, s:s?, s:s?, s:s?}", "name", x->name, "what",
                               x->what, "skipped", x->skipped, "file", x->file, "changed",
                               x->changed, "added", x->added);
-        json_object_set_new(o, "added_for_rules", cli_json_texts(x->added_rules));
+        json_object_set_new(o, "added_for_rules", fields_texts(x->added_rules));
         if (!x->skipped) {
             json_object_set_new(o, "step_s", json_real(x->p.step_s));
             json_object_set_new(o, "tokens_per_s_per_gpu", json_real(x->p.tokens_per_s_per_gpu));

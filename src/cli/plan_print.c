@@ -292,7 +292,7 @@ static json_t *json_list(const found *list, int n, arena *a)
     return out;
 }
 
-void plan_print_json_none(const plan_answer *p, const violations *v, const char *why)
+void plan_print_json_none(const plan_answer *p, const violations *v, const char *why, arena *a)
 {
     json_t *o = json_object();
     json_object_set_new(o, "fits", json_false());
@@ -301,7 +301,7 @@ void plan_print_json_none(const plan_answer *p, const violations *v, const char 
     json_object_set_new(o, "gpu", json_string(p->hw->name));
     json_object_set_new(o, "best", json_array());
     json_object_set_new(o, "why_not", why ? json_string(why) : json_null());
-    json_object_set_new(o, "violations", v ? cli_json_violations(v) : json_array());
+    json_object_set_new(o, "violations", v ? cli_json_violations(v, a) : json_array());
     cli_json_print(o);
 }
 
@@ -314,6 +314,12 @@ static json_t *json_winner(const plan_answer *p, arena *a)
     recipe_relocate(r, "recipe.yaml");
     export_yaml(r, false, &t);
     return json_string(t.s);
+}
+
+static json_t *json_routing(const plan_answer *p, arena *a)
+{
+    const routing_answer *x = cli_routing_answer(&p->result->best[0].exact, &p->prices, a);
+    return x ? answer_json(routing_answer, x) : json_null();
 }
 
 static json_t *json_left(const plan_answer *p)
@@ -338,7 +344,8 @@ void plan_print_json(const plan_answer *p, arena *a)
     json_object_set_new(o, "gpu", json_string(p->hw->name));
     job given;
     job_of(&given, p->given);
-    cli_json_times(o, &given, p->hw);
+    const times_answer *times = cli_times_answer(&given, p->hw, a);
+    if (times) json_object_update_new(o, answer_json(times_answer, times));
     json_object_set_new(o, "seq_length", json_integer(recipe_int(p->given, K_SEQ)));
     json_object_set_new(o, "global_batch_size", json_integer(recipe_int(p->given, K_GBS)));
     json_object_set_new(o, "usable_bytes", json_integer(p->hw->usable));
@@ -353,9 +360,9 @@ void plan_print_json(const plan_answer *p, arena *a)
     if (r->n_best) json_object_set_new(o, "recipe", json_winner(p, a));
     if (r->n_best) json_object_set_new(o, "claim", plan_json_claim(p, a));
     if (r->n_best) plan_json_first(o, p, a);
-    if (r->n_best && r->best[0].priced)
-        json_object_set_new(o, "routing", cli_routing_json(&r->best[0].exact, &p->prices));
-    cli_other_json(o, &p->other);
+    if (r->n_best && r->best[0].priced) json_object_set_new(o, "routing", json_routing(p, a));
+    const other_routings_answer *other = cli_other_answer(&p->other, a);
+    if (other) json_object_update_new(o, answer_json(other_routings_answer, other));
     json_object_set_new(o, "front", json_list(r->front, r->n_front, a));
     json_object_set_new(o, "ladder", json_list(r->ladder, r->n_ladder, a));
     json_object_set_new(o, "judged",
@@ -383,7 +390,7 @@ void plan_print_json(const plan_answer *p, arena *a)
     json_object_set_new(o, "pins_lost", lost ? json_string(lost) : json_null());
     if (p->bring_up.folder) json_object_set_new(o, "bring_up", plan_json_bring_up(p));
     if (r->n_best) json_object_set_new(o, "why", plan_json_reasons(p));
-    if (r->n_best) json_object_set_new(o, "warnings", cli_json_violations(&p->reasons.warnings));
+    if (r->n_best) json_object_set_new(o, "warnings", cli_json_violations(&p->reasons.warnings, a));
     if (p->compared) json_object_set_new(o, "against", plan_json_against(p, a));
     cli_json_print(o);
 }

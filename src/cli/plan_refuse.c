@@ -127,7 +127,7 @@ bool plan_refuses(const plan_answer *p, const search_options *o, bool json, aren
         fprintf(stderr, "    error %s: %s%s%s\n", v.list[i].rule->id, v.list[i].message,
                 repair ? "; a repair: " : "", repair ? repair : "");
     }
-    if (json) plan_print_json_none(p, &v, NULL);
+    if (json) plan_print_json_none(p, &v, NULL, a);
     return true;
 }
 
@@ -323,6 +323,6 @@ json_t *plan_json_kept(const plan_answer *p, bool opened)
     json_t *o = json_object();
     for (int k = 0; k < K_COUNT; k++)
         if (plan_was_set(p, (knob_id)k) && plan_was_opened(p, (knob_id)k) == opened)
-            json_object_set_new(o, knobs[k].key, cli_json_value(p->set->knob[k].v));
+            json_object_set_new(o, knobs[k].key, answer_value(p->set->knob[k].v));
     return o;
 }

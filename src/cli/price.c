@@ -43,129 +43,121 @@ typedef struct priced {
 
 /* ---- for programs */
 
-static json_t *json_memory(const priced *q, arena *a)
+static const price_memory_answer *answer_price_memory(const priced *q, arena *a)
 {
     const price *p = &q->p;
-    json_t *o = json_object();
-    for (int i = 0; i < REGION_COUNT; i++)
-        if (region_is_shown(i, p->bytes[i]))
-            json_object_set_new(o, region_name((region)i), json_integer(p->bytes[i]));
-    json_object_set_new(o, "beside", json_integer(p->graph_pools));
-    json_object_set_new(o, "on_host", json_integer(p->host_bytes));
-    json_object_set_new(o, "host", cli_json_host(&p->on_host));
-    json_object_set_new(o, "arena_bytes", json_integer(p->arena_bytes));
-    json_object_set_new(o, "rank", json_integer(q->rank));
-    json_object_set_new(o, "peak_parts",
-                        cli_json_peak(&q->memory, p->megatron ? NULL : p->bytes, a));
-    cli_json_reported(o, &q->memory, p->megatron);
-    return o;
+    const host_need *h = &p->on_host;
+    price_memory_answer *x = ARENA_NEW(a, price_memory_answer);
+    host_answer *host = ARENA_NEW(a, host_answer);
+    *host = (host_answer){h->state, h->node, h->memory ? h->memory : FIELD_NONE};
+    *x = (price_memory_answer){.beside = p->graph_pools,
+                               .on_host = p->host_bytes,
+                               .host = host,
+                               .arena_bytes = p->arena_bytes,
+                               .rank = q->rank,
+                               .reported = answer_reported(&q->memory, p->megatron, a)};
+    x->regions = answer_regions(&x->n_regions, p->bytes, a);
+    x->peak_parts = answer_peak(&x->n_peak_parts, &q->memory, p->megatron ? NULL : p->bytes, a);
+    return x;
 }
 
-static json_t *json_times(const price *p)
+static const price_time_answer *answer_time(const price *p, arena *a)
 {
-    json_t *o = json_object(), *exposed = json_object();
+    price_time_answer *x = ARENA_NEW(a, price_time_answer);
+    seconds_answer *kinds = ARENA_ARRAY(a, seconds_answer, 2 * COST_KINDS);
+    seconds_answer *exposed = kinds + COST_KINDS;
+    *x = (price_time_answer){.kinds = kinds,
+                             .n_kinds = COST_KINDS,
+                             .exposed = exposed,
+                             .host = p->host,
+                             .bubble = p->bubble,
+                             .optimizer = p->optimizer};
     for (int k = 0; k < COST_KINDS; k++)
-        json_object_set_new(o, cost_kind_name((cost_kind)k), json_real(p->time[k]));
+        kinds[k] = (seconds_answer){cost_kind_name((cost_kind)k), p->time[k]};
     for (int k = COST_TP; k <= COST_COPY; k++)
-        json_object_set_new(exposed, cost_kind_name((cost_kind)k), json_real(p->exposed[k]));
-    json_object_set_new(o, "exposed", exposed);
-    json_object_set_new(o, "host", json_real(p->host));
-    json_object_set_new(o, "bubble", json_real(p->bubble));
-    json_object_set_new(o, "optimizer", json_real(p->optimizer));
-    if (p->update.bytes > 0)
-        json_object_set_new(o, "state copies",
-                            json_pack("{s:f, s:f, s:f}", "bytes", p->update.bytes, "seconds",
-                                      p->update.seconds, "exposed", p->update.exposed));
-    return o;
-}
-
-/* What adds up to the step. */
-static json_t *json_parts(const price *p)
-{
-    json_t *o = json_object();
-    step_part parts[STEP_PARTS];
-    price_parts(parts, p);
-    for (int i = 0; i < STEP_PARTS; i++)
-        json_object_set_new(o, parts[i].name, json_real(parts[i].seconds));
-    return o;
+        exposed[x->n_exposed++] = (seconds_answer){kinds[k].name, p->exposed[k]};
+    if (p->update.bytes <= 0) return x;
+    state_copies_answer *copies = ARENA_NEW(a, state_copies_answer);
+    *copies = (state_copies_answer){p->update.bytes, p->update.seconds, p->update.exposed};
+    x->state_copies = copies;
+    return x;
 }
 
 /* How far the step may be off, and whether others have published its features. */
-static void json_band(json_t *o, const priced *q)
+static const priced_band_answer *answer_band(const priced *q, arena *a)
 {
-    if (!(q->hw->framework > 0)) return;
+    if (!(q->hw->framework > 0)) return NULL;
     band_traits t = band_traits_of(q->s);
     double half = band_of_time(&t, -1), step = q->p.step_s;
-    json_object_set_new(
-        o, "band", json_pack("{s:f, s:f}", "low_s", step * exp(-half), "high_s", step * exp(half)));
-    json_object_set_new(o, "supported", json_boolean(band_unsupported(&t) == BAND_FEATURES));
-}
-
-static json_t *json_change(const price_change *c)
-{
-    return json_pack("{s:s, s:f, s:f, s:I, s:b}", "change", c->words, "gain", c->gain, "step_s",
-                     c->step_s, "peak_bytes", (json_int_t)c->peak_bytes, "fits", c->fits);
-}
-
-static json_t *json_changes(const priced *q)
-{
-    json_t *list = json_array();
-    for (int i = 0; i < q->n_changes; i++) json_array_append_new(list, json_change(&q->changes[i]));
-    return list;
-}
-
-static json_t *json_repairs(const priced *q)
-{
-    json_t *list = json_array();
-    for (int i = 0; i < q->n_repairs; i++) {
-        json_t *o = json_change(&q->repairs[i].change);
-        json_object_set_new(o, "what", json_string(q->repairs[i].what));
-        json_array_append_new(list, o);
-    }
-    return list;
+    priced_band_answer *x = ARENA_NEW(a, priced_band_answer);
+    band_answer *band = ARENA_NEW(a, band_answer);
+    *band = (band_answer){step * exp(-half), step * exp(half)};
+    *x = (priced_band_answer){band, band_unsupported(&t) == BAND_FEATURES};
+    return x;
 }
 
 /* Where no program can be built: what stands in the way. */
-static void print_json_none(const priced *q)
+static void print_json_none(const priced *q, arena *a)
 {
-    static const char *const unknown[] = {"step_s",         "tokens_per_s_per_gpu",
-                                          "tflops_per_gpu", "mfu_bf16",
-                                          "mfu_precision",  "peak_bytes",
-                                          "usable_bytes",   "fits",
-                                          "fullest_rank",   "wall",
-                                          "evidence",       "memory"};
-    json_t *o = json_pack("{s:s, s:s, s:s, s:o}", "recipe", q->s->r.name, "gpu", q->hw->name,
-                          "why_not", q->why_not, "violations", cli_json_violations(&q->found));
-    for (size_t i = 0; i < sizeof unknown / sizeof unknown[0]; i++)
-        json_object_set_new(o, unknown[i], json_null());
-    cli_json_print(o);
+    no_price_answer x = {.recipe = q->s->r.name,
+                         .gpu = q->hw->name,
+                         .why_not = q->why_not,
+                         .step_s = NAN,
+                         .tokens_per_s_per_gpu = NAN,
+                         .tflops_per_gpu = NAN,
+                         .mfu_bf16 = NAN,
+                         .mfu_precision = NAN,
+                         .peak_bytes = FIELD_NONE,
+                         .usable_bytes = FIELD_NONE,
+                         .fits = MAYBE_UNKNOWN,
+                         .fullest_rank = FIELD_NONE};
+    x.violations = answer_violations(&x.n_violations, &q->found, a);
+    cli_json_print(answer_json(no_price_answer, &x));
 }
 
 static void print_json(const priced *q, arena *a)
 {
     const price *p = &q->p;
-    json_t *o =
-        json_pack("{s:s, s:s, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:b, s:I, s:I, s:s, s:s}",
-                  "recipe", q->s->r.name, "gpu", q->hw->name, "step_s", p->step_s,
-                  "tokens_per_s_per_gpu", p->tokens_per_s_per_gpu, "tflops_per_gpu",
-                  p->tflops_per_gpu, "mfu_bf16", p->mfu_bf16, "mfu_precision", p->mfu_precision,
-                  "peak_bytes", (json_int_t)p->peak_bytes, "usable_bytes", (json_int_t)p->usable,
-                  "fits", p->fits, "fullest_rank", (json_int_t)p->fullest, "slowest_pipeline_rank",
-                  (json_int_t)p->slowest, "wall", wall_name(p->wall), "evidence", p->evidence);
-    cli_json_times(o, &q->s->j, q->hw);
-    json_band(o, q);
-    json_object_set_new(o, "memory", json_memory(q, a));
-    json_object_set_new(o, "time", json_times(p));
-    json_object_set_new(o, "parts", json_parts(p));
-    json_object_set_new(o, "not_priced", cli_json_not_priced(q->left_out, q->n_left_out));
-    json_object_set_new(o, "routing", cli_routing_json(p, q->o));
-    cli_other_json(o, &q->other);
-    json_object_set_new(o, "wall_repairs", json_repairs(q));
-    json_object_set_new(o, "changes", json_changes(q));
-    json_object_set_new(o, "changes_left", json_integer(q->budget.left_out));
-    json_object_set_new(o, "violations", cli_json_violations(&q->found));
-    if (q->trace.path) json_object_set_new(o, "trace", cli_json_trace(&q->traced, q->trace.path));
-    cli_json_print(o);
+    step_part parts[STEP_PARTS];
+    seconds_answer seconds[STEP_PARTS];
+    wall_repair_answer repairs[FIXES_MAX];
+    price_parts(parts, p);
+    for (int i = 0; i < STEP_PARTS; i++)
+        seconds[i] = (seconds_answer){parts[i].name, parts[i].seconds};
+    for (int i = 0; i < q->n_repairs; i++)
+        repairs[i] = (wall_repair_answer){&q->repairs[i].change, q->repairs[i].what};
+    price_answer x = {.recipe = q->s->r.name,
+                      .gpu = q->hw->name,
+                      .step_s = p->step_s,
+                      .tokens_per_s_per_gpu = p->tokens_per_s_per_gpu,
+                      .tflops_per_gpu = p->tflops_per_gpu,
+                      .mfu_bf16 = p->mfu_bf16,
+                      .mfu_precision = p->mfu_precision,
+                      .peak_bytes = p->peak_bytes,
+                      .usable_bytes = p->usable,
+                      .fits = p->fits,
+                      .fullest_rank = p->fullest,
+                      .slowest_pipeline_rank = p->slowest,
+                      .wall = wall_name(p->wall),
+                      .evidence = p->evidence,
+                      .times = cli_times_answer(&q->s->j, q->hw, a),
+                      .priced_band = answer_band(q, a),
+                      .memory = answer_price_memory(q, a),
+                      .time = answer_time(p, a),
+                      .parts = seconds,
+                      .n_parts = STEP_PARTS,
+                      .not_priced = q->left_out,
+                      .n_not_priced = q->n_left_out,
+                      .routing = cli_routing_answer(p, q->o, a),
+                      .other = cli_other_answer(&q->other, a),
+                      .wall_repairs = repairs,
+                      .n_wall_repairs = q->n_repairs,
+                      .changes = q->changes,
+                      .n_changes = q->n_changes,
+                      .changes_left = q->budget.left_out};
+    x.violations = answer_violations(&x.n_violations, &q->found, a);
+    if (q->trace.path) x.trace = cli_trace_answer(&q->traced, q->trace.path, a);
+    cli_json_print(answer_json(price_answer, &x));
 }
 
 /* ---- for people */
@@ -379,7 +371,7 @@ int command_price(int argc, char **argv)
     if (!st && !done) st = price_recipe(q, r, routed, &o, a, &err);
     bool bad = !st && !done && (q->found.n_errors || !q->p.fits);
     int code = st ? cli_fail("price", st, &err) : bad ? ERR_RULE : OK;
-    if (json && q->why_not) print_json_none(q);
+    if (json && q->why_not) print_json_none(q, a);
     if (!st && !done && json) print_json(q, a);
     if (!st && !done && !json) print_text(q, a);
     arena_destroy(a);

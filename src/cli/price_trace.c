@@ -73,10 +73,10 @@ void cli_print_trace(const trace_written *t, const char *path, arena *a)
               text_seconds(a, t->span), text_seconds(a, t->from));
 }
 
-json_t *cli_json_trace(const trace_written *t, const char *path)
+const trace_file_answer *cli_trace_answer(const trace_written *t, const char *path, arena *a)
 {
-    return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:f, s:f}", "file", path, "operations",
-                     (json_int_t)t->operations, "waits", (json_int_t)t->waits, "messages",
-                     (json_int_t)t->messages, "streams", (json_int_t)t->streams, "ranks",
-                     (json_int_t)t->ranks, "from_s", t->from, "span_s", t->span);
+    trace_file_answer *x = ARENA_NEW(a, trace_file_answer);
+    *x = (trace_file_answer){path,       t->operations, t->waits, t->messages,
+                             t->streams, t->ranks,      t->from,  t->span};
+    return x;
 }

@@ -2,6 +2,7 @@
 #ifndef CLI_PRICE_TRACE_H
 #define CLI_PRICE_TRACE_H
 
+#include "answer/answer.h"
 #include "cli/cli.h"
 #include "predict/timeline.h"
 
@@ -22,6 +23,6 @@ status cli_trace_words(const trace_words *w, error *err);
 
 status cli_price_trace(trace_written *out, const trace_words *w, const price_job *j, error *err);
 void cli_print_trace(const trace_written *t, const char *path, arena *a);
-json_t *cli_json_trace(const trace_written *t, const char *path);
+const trace_file_answer *cli_trace_answer(const trace_written *t, const char *path, arena *a);
 
 #endif

@@ -64,7 +64,9 @@ static json_t *json_memory(const report_schedule *x, arena *a)
 {
     const price *p = &x->p;
     json_t *saved = json_array(), *temp = json_array();
-    json_t *regions = cli_json_peak(&p->memory, p->megatron ? NULL : p->bytes, a);
+    int n_parts;
+    const peak_part *parts = answer_peak(&n_parts, &p->memory, p->megatron ? NULL : p->bytes, a);
+    json_t *regions = fields_list(peak_part_fields(), parts, sizeof *parts, n_parts);
     for (int64_t i = 0; i < x->n_memory; i++) {
         put(saved, x->memory[i].saved);
         put(temp, x->memory[i].temp);
@@ -112,8 +114,9 @@ json_t *report_json(const report_job *j, bool *fits, arena *a)
     for (int i = 0; i < s->r.n_notes; i++) json_array_append_new(notes, json_string(s->r.notes[i]));
     json_object_set_new(o, "recipe", json_string(s->r.name));
     json_object_set_new(o, "gpu", json_string(j->hw->name));
-    cli_json_times(o, &s->j, j->hw);
-    json_object_set_new(o, "model", cli_json_model(s));
+    const times_answer *times = cli_times_answer(&s->j, j->hw, a);
+    if (times) json_object_update_new(o, answer_json(times_answer, times));
+    json_object_set_new(o, "model", answer_json(model_answer, answer_model(s, a)));
     json_object_set_new(o, "global_batch_size", json_integer(recipe_int(&s->r, K_GBS)));
     json_object_set_new(o, "price", json_price(&x->p));
     json_object_set_new(o, "parts", json_parts(&x->p));
@@ -123,7 +126,7 @@ json_t *report_json(const report_job *j, bool *fits, arena *a)
     json_object_set_new(o, "stages", report_json_stages(s));
     json_object_set_new(o, "knobs", report_json_knobs(s, a));
     json_object_set_new(o, "notes", notes);
-    json_object_set_new(o, "violations", cli_json_violations(j->found));
+    json_object_set_new(o, "violations", cli_json_violations(j->found, a));
     json_object_set_new(o, "not_priced", cli_json_not_priced(left_out, n_left_out));
     if (j->seconds > 0) report_add_comparisons(o, j, &x->p, a);
     return o;

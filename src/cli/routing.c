@@ -122,12 +122,14 @@ const char *cli_other_text(const other_routing *x, arena *a)
                       x->fits ? "" : ", which does not fit");
 }
 
-void cli_other_json(json_t *o, const other_routing *x)
+const other_routings_answer *cli_other_answer(const other_routing *x, arena *a)
 {
-    if (!x->there) return;
-    json_object_set_new(o, x->natural ? "natural" : "forced",
-                        json_pack("{s:f, s:f, s:I}", "skew", x->skew, "step_s", x->step_s,
-                                  "peak_bytes", (json_int_t)x->peak_bytes));
+    if (!x->there) return NULL;
+    other_routings_answer *out = ARENA_NEW(a, other_routings_answer);
+    other_routing_answer *other = ARENA_NEW(a, other_routing_answer);
+    *other = (other_routing_answer){x->skew, x->step_s, x->peak_bytes};
+    *(x->natural ? &out->natural : &out->forced) = other;
+    return out;
 }
 
 /* ---- what there is to say */
@@ -167,13 +169,15 @@ const char *cli_routing_text(const price *p, const price_options *o, arena *a)
     return t.s;
 }
 
-json_t *cli_routing_json(const price *p, const price_options *o)
+const routing_answer *cli_routing_answer(const price *p, const price_options *o, arena *a)
 {
-    if (p->skew <= 0) return json_null();
-    json_t *x = json_pack("{s:f, s:f, s:f, s:b}", "skew", p->skew, "worst_skew", p->worst_skew,
-                          "buffer_factor", p->room, "buffers_suffice", !is_too_small(p));
-    json_object_set_new(x, "worst_layer",
-                        p->worst_layer >= 0 ? json_integer(p->worst_layer) : json_null());
-    json_object_set_new(x, "file", o->routing ? json_string(o->routing->path) : json_null());
+    if (p->skew <= 0) return NULL;
+    routing_answer *x = ARENA_NEW(a, routing_answer);
+    *x = (routing_answer){.skew = p->skew,
+                          .worst_skew = p->worst_skew,
+                          .buffer_factor = p->room,
+                          .buffers_suffice = !is_too_small(p),
+                          .worst_layer = p->worst_layer >= 0 ? p->worst_layer : FIELD_NONE,
+                          .file = o->routing ? o->routing->path : NULL};
     return x;
 }

@@ -2,6 +2,7 @@
 #ifndef CLI_ROUTING_H
 #define CLI_ROUTING_H
 
+#include "answer/answer.h"
 #include "cli/cli.h"
 #include "predict/price.h"
 
@@ -24,7 +25,7 @@ status cli_routing(price_options *o, const char *word, const setup *s, arena *a,
 /* Two lines for people and an object for programs: how full the fullest rank is, and whether routed
  * buffers have room for it. NULL: nothing is to be said. */
 const char *cli_routing_text(const price *p, const price_options *o, arena *a);
-json_t *cli_routing_json(const price *p, const price_options *o);
+const routing_answer *cli_routing_answer(const price *p, const price_options *o, arena *a);
 
 /* The recipe with the other routing: forced balance where it is priced with a natural one, natural
  * routing where it forces balance. `there` false: no two ranks share experts. */
@@ -37,6 +38,6 @@ void cli_routing_other(other_routing *out, const recipe *given, const price_job 
 
 /* A line for people, NULL: nothing is to be said; and the key `forced` or `natural`. */
 const char *cli_other_text(const other_routing *x, arena *a);
-void cli_other_json(json_t *o, const other_routing *x);
+const other_routings_answer *cli_other_answer(const other_routing *x, arena *a);
 
 #endif

@@ -72,62 +72,55 @@ static void print_params(const setup *s, arena *a)
 
 /* ---- JSON */
 
-static json_t *json_stages(const setup *s)
+/* NULL: there are none. */
+static const stage_answer *answer_stages(int *n, const setup *s, arena *a)
 {
-    if (s->pipe.why_not) return json_null();
-    json_t *list = json_array();
-    for (int64_t i = 0; i < s->pipe.pp * s->pipe.vpp; i++) {
+    *n = 0;
+    if (s->pipe.why_not) return NULL;
+    *n = (int)(s->pipe.pp * s->pipe.vpp);
+    stage_answer *list = ARENA_ARRAY(a, stage_answer, *n);
+    for (int i = 0; i < *n; i++) {
         const stage *st = &s->pipe.stages[i];
-        json_array_append_new(list, json_pack("{s:I, s:I, s:I, s:I, s:b, s:I, s:b}", "pp",
-                                              (json_int_t)(i % s->pipe.pp), "vpp",
-                                              (json_int_t)(i / s->pipe.pp), "first_layer",
-                                              (json_int_t)st->first_layer, "n_layers",
-                                              (json_int_t)st->n_layers, "embedding", st->embedding,
-                                              "n_mtp", (json_int_t)st->n_mtp, "loss", st->loss));
+        list[i] = (stage_answer){i % s->pipe.pp, i / s->pipe.pp, st->first_layer, st->n_layers,
+                                 st->embedding,  st->n_mtp,      st->loss};
     }
-    return list;
-}
-
-/* Which rules are broken; `check` has their repairs. */
-static json_t *json_broken(const violations *found)
-{
-    json_t *list = json_array();
-    for (int i = 0; i < found->n; i++)
-        json_array_append_new(list,
-                              json_pack("{s:s, s:s, s:s}", "rule", found->list[i].rule->id,
-                                        "severity", severity_name(found->list[i].rule->severity),
-                                        "message", found->list[i].message));
     return list;
 }
 
 static void print_json(const setup *s, bool with_program, int64_t rank, arena *a)
 {
-    json_t *list = json_object();
+    setting_answer *list = ARENA_ARRAY(a, setting_answer, K_COUNT);
     for (int k = 0; k < K_COUNT; k++) {
         const setting *set = &s->r.knob[k];
-        json_object_set_new(list, knobs[k].key,
-                            json_pack("{s:o, s:s, s:s}", "value", cli_json_value(set->v), "from",
-                                      origin_names[set->from], "why", set->why ? set->why : ""));
+        list[k] = (setting_answer){knobs[k].key, answer_value(set->v), origin_names[set->from],
+                                   set->why ? set->why : ""};
     }
-    json_t *o = json_object();
-    json_object_set_new(o, "recipe", json_string(s->r.name));
-    json_object_set_new(o, "knobs", list);
-    json_object_set_new(o, "model", cli_json_model(s));
-    json_object_set_new(o, "layout", cli_json_layout(s));
-    json_object_set_new(o, "stages", json_stages(s));
     violations found;
     fit f;
     error err;
     rules_check(&found, s, false, a);
     if (cli_fit(&f, s, &found, a, &err)) f = (fit){.why_not = err.text};
-    json_object_set_new(o, "ok", json_boolean(found.n_errors == 0));
-    json_object_set_new(o, "violations", json_broken(&found));
-    cli_json_fit(o, &f);
+    broken_answer *broken = ARENA_ARRAY(a, broken_answer, found.n); /* `check` has repairs */
+    for (int i = 0; i < found.n; i++)
+        broken[i] =
+            (broken_answer){found.list[i].rule->id, severity_name(found.list[i].rule->severity),
+                            found.list[i].message};
     bool laid_out = s->possible && !s->pipe.why_not;
-    json_object_set_new(o, "memory",
-                        laid_out ? cli_json_memory(s, cli_fullest_stage(s, &f)) : json_null());
-    if (with_program) json_object_set_new(o, "program", cli_json_program(s, rank, a));
-    cli_json_print(o);
+    memory_program_answer with = {0};
+    show_answer x = {.recipe = s->r.name,
+                     .knobs = list,
+                     .n_knobs = K_COUNT,
+                     .model = answer_model(s, a),
+                     .layout = answer_layout(s, a),
+                     .ok = found.n_errors == 0,
+                     .violations = broken,
+                     .n_violations = found.n,
+                     .fit = answer_fit(&f, a),
+                     .memory_program = with_program ? &with : NULL};
+    x.stages = answer_stages(&x.n_stages, s, a);
+    if (laid_out) x.memory = answer_memory(s, cli_fullest_stage(s, &f), NULL, a);
+    if (with_program) with.program = cli_program_answer(s, rank, a);
+    cli_json_print(answer_json(show_answer, &x));
 }
 
 /* ---- the command */

@@ -4,7 +4,9 @@
 #include <string.h>
 
 #include "predict/audit/audit.h"
+#include "answer/answer.h"
 #include "cli/cli.h"
+#include "answer/answer.h"
 #include "cli/verdict.h"
 
 /* ---- operations */
@@ -286,19 +288,17 @@ status cli_print_program(const setup *s, const char *what, int64_t rank, arena *
     return OK;
 }
 
-json_t *cli_json_program(const setup *s, int64_t rank, arena *a)
+const program_answer *cli_program_answer(const setup *s, int64_t rank, arena *a)
 {
-    if (audit_why_not(s, a)) return json_null();
+    if (audit_why_not(s, a)) return NULL;
     program *p = ARENA_NEW(a, program);
     program_build(p, s, rank, a);
-    json_t *o = json_object();
-    json_object_set_new(o, "rank", json_integer(rank));
-    json_object_set_new(o, "arena_bytes", json_integer(p->arena_bytes));
-    json_object_set_new(o, "buffer_bytes", json_integer(program_buffer_bytes(p)));
-    json_object_set_new(o, "saved_live", json_integer(p->saved_live));
-    json_object_set_new(o, "host_bytes", json_integer(p->host_bytes));
-    for (int i = 0; i < REGION_COUNT; i++)
-        if (region_is_shown(i, p->bytes[i]))
-            json_object_set_new(o, region_name((region)i), json_integer(p->bytes[i]));
-    return o;
+    program_answer *x = ARENA_NEW(a, program_answer);
+    *x = (program_answer){.rank = rank,
+                          .arena_bytes = p->arena_bytes,
+                          .buffer_bytes = program_buffer_bytes(p),
+                          .saved_live = p->saved_live,
+                          .host_bytes = p->host_bytes};
+    x->regions = answer_regions(&x->n_regions, p->bytes, a);
+    return x;
 }

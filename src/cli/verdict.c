@@ -103,12 +103,6 @@ static void print_node(const host_need *h, arena *a)
            text_bytes(a, h->node), text);
 }
 
-json_t *cli_json_host(const host_need *h)
-{
-    return json_pack("{s:I, s:I, s:o}", "state", (json_int_t)h->state, "node", (json_int_t)h->node,
-                     "node_memory", h->memory ? json_integer(h->memory) : json_null());
-}
-
 void cli_print_regions(const fit *f, arena *a)
 {
     if (f->megatron) {
@@ -128,47 +122,6 @@ void cli_print_regions(const fit *f, arena *a)
     printf("\n");
 }
 
-/* {bytes, parts}; parts that are zero are there, too. */
-static json_t *json_parts_of(int64_t bytes, json_t *parts)
-{
-    return json_pack("{s:I, s:o}", "bytes", (json_int_t)bytes, "parts", parts);
-}
-
-void cli_json_reported(json_t *o, const reported *r, bool megatron)
-{
-    json_t *allocated = json_object(), *outside = json_object();
-    for (int i = 0; i < ALLOCATED_PARTS; i++)
-        json_object_set_new(allocated, allocated_name((allocated_part)i), json_integer(r->part[i]));
-    for (int i = 0; i < OUTSIDE_PARTS; i++)
-        json_object_set_new(outside, outside_name((outside_part)i),
-                            json_integer(r->outside_part[i]));
-    json_t *reserved = json_pack("{s:I, s:I}", "allocated", (json_int_t)r->allocated, "unused",
-                                 (json_int_t)(r->reserved - r->allocated));
-    json_t *band = json_pack("[I, I]", (json_int_t)r->reserved_low, (json_int_t)r->reserved_high);
-    json_t *all = json_parts_of(r->allocated, allocated),
-           *held = json_parts_of(r->reserved, reserved);
-    json_object_set_new(held, "band", band);
-    json_object_set_new(o, "allocated", megatron ? json_incref(all) : json_null());
-    json_object_set_new(o, "reserved", megatron ? json_incref(held) : json_null());
-    json_object_set_new(o, "outside", json_parts_of(r->outside, outside));
-    json_decref(all);
-    json_decref(held);
-}
-
-json_t *cli_json_peak(const reported *r, const int64_t *arena_parts, arena *a)
-{
-    peak_part parts[PEAK_PARTS];
-    int n = peak_parts(parts, r, arena_parts, a);
-    json_t *list = json_array();
-    for (int i = 0; i < n; i++) {
-        const peak_part *x = &parts[i];
-        json_array_append_new(list, json_pack("{s:s, s:s, s:I, s:b, s:b}", "name", x->name, "title",
-                                              x->title, "bytes", (json_int_t)x->bytes, "outside",
-                                              x->outside, "moves", x->moves));
-    }
-    return list;
-}
-
 void cli_print_fit(const setup *s, const fit *f, arena *a)
 {
     if (f->why_not) {
@@ -178,16 +131,6 @@ void cli_print_fit(const setup *s, const fit *f, arena *a)
     cli_print("Peak", "of the fullest rank, activations included: %s (pipeline rank %lld)\n\n",
               cli_fit_text(f, a), (long long)rank_coordinates(&s->lay, f->fullest).pp);
     cli_print_regions(f, a);
-}
-
-void cli_json_fit(json_t *o, const fit *f)
-{
-    bool known = !f->why_not;
-    json_object_set_new(o, "fits", known ? json_boolean(f->fits) : json_null());
-    json_object_set_new(o, "peak_bytes", known ? json_integer(f->peak_bytes) : json_null());
-    json_object_set_new(o, "usable_bytes", known ? json_integer(f->usable_bytes) : json_null());
-    json_object_set_new(o, "fullest_rank", known ? json_integer(f->fullest) : json_null());
-    if (!known) json_object_set_new(o, "memory_why_not", json_string(f->why_not));
 }
 
 void cli_print_not_priced(const not_priced *list, int n)
@@ -226,18 +169,10 @@ void cli_print_times(const job *j, const hardware *hw)
         cli_print("Machine", "%s, measured with our kernels on %s\n\n", hw->path, hw->measured);
 }
 
-void cli_json_times(json_t *o, const job *j, const hardware *hw)
+const times_answer *cli_times_answer(const job *j, const hardware *hw, arena *a)
 {
-    if (!is_own_gpu(j, hw)) return;
-    json_object_set_new(o, "estimate", json_boolean(cli_estimates_times(j, hw)));
-    json_object_set_new(o, "measured", hw->measured ? json_string(hw->measured) : json_null());
-}
-
-json_t *cli_json_not_priced(const not_priced *list, int n)
-{
-    json_t *out = json_array();
-    for (int i = 0; i < n; i++)
-        json_array_append_new(out, json_pack("{s:s, s:s, s:s}", "key", list[i].key, "value",
-                                             list[i].value, "assumed", list[i].assumed));
-    return out;
+    if (!is_own_gpu(j, hw)) return NULL;
+    times_answer *x = ARENA_NEW(a, times_answer);
+    *x = (times_answer){cli_estimates_times(j, hw), hw->measured};
+    return x;
 }

@@ -2,6 +2,7 @@
 #ifndef CLI_VERDICT_H
 #define CLI_VERDICT_H
 
+#include "answer/answer.h"
 #include "cli/cli.h"
 #include "predict/fit.h"
 #include "predict/not_priced.h"
@@ -33,36 +34,23 @@ const char *cli_fit_text(const fit *f, arena *a);
 /* The block "Peak": the fullest rank, by what it holds. */
 void cli_print_fit(const setup *s, const fit *f, arena *a);
 void cli_print_regions(const fit *f, arena *a); /* its rows */
-/* The same rows for programs: [{name, title, bytes, outside, moves}], which add up to the peak;
- * `arena_parts` as for peak_parts. */
-json_t *cli_json_peak(const reported *r, const int64_t *arena_parts, arena *a);
 
 /* The pipeline rank of the fullest rank; where its peak is not known, of that with most state. */
 int64_t cli_fullest_stage(const setup *s, const fit *f);
 
-/* What waits on the host: {state, node, node_memory}. */
-json_t *cli_json_host(const host_need *h);
 /* How far a region of saved buffers ends above those that live at once, as text. */
 const char *cli_packing_gap(int64_t bytes, int64_t live, arena *a);
 
-/* fits, peak_bytes, usable_bytes, fullest_rank: null where no program can be built, and then
- * memory_why_not says why. */
-void cli_json_fit(json_t *o, const fit *f);
-
-/* Keys of `memory`: allocated, reserved (null where our own program runs), outside: {bytes,
- * parts}. */
-void cli_json_reported(json_t *o, const reported *r, bool megatron);
-
 /* What a price leaves out: "Not priced: key=value (the price assumes: ...)". */
 void cli_print_not_priced(const not_priced *list, int n);
-json_t *cli_json_not_priced(const not_priced *list, int n); /* {key, value, assumed} */
+json_t *cli_json_not_priced(const not_priced *list, int n);
 
 /* Are times of our own program on this GPU estimates, because nobody has measured it, or because
  * its GEMMs are reference kernels (target_by_reference), which `bench` does not measure? */
 bool cli_estimates_times(const job *j, const hardware *hw);
 
 /* Where times of our own program on a GPU are from: measured, or estimates. Others print nothing,
- * and have no such keys: estimate, measured (the day, or null). */
+ * and have no such answer (NULL). */
 void cli_print_times(const job *j, const hardware *hw);
 
 /* Digits behind the point of a rate in TFLOP/s: a CPU has a small part of one. */
@@ -70,6 +58,6 @@ static inline int cli_tflops_digits(double tflops)
 {
     return tflops < 1 ? 4 : 1;
 }
-void cli_json_times(json_t *o, const job *j, const hardware *hw);
+const times_answer *cli_times_answer(const job *j, const hardware *hw, arena *a);
 
 #endif

@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# What programs read follows the schema that is made of the tables (src/answer/answer.def), and docs/JSON.md is made of
+# them, too. From the repository's root.
+. tests/cli/saying.sh
+
+"$moefold" help json --schema >"$work/schema"
+follows() { # NAME COMMAND...
+    local name=$1 said
+    shift
+    if said=$("$moefold" "$@" --json 2>"$work/err" </dev/null | python3 tests/cli/schema.py "$work/schema" "$1"); then
+        ok "$name"
+    else
+        bad "$name" "$* --json: $said $(head -3 "$work/err")"
+    fi
+}
+follows check_follows_its_schema check recipes/dsv3-128k-h100.yaml
+follows check_of_broken_rules_follows_its_schema check recipes/dsv3-4k-h100.yaml ep=128
+follows check_without_a_layout_follows_its_schema check tiny tp=3 --gpus 8xH100
+follows audit_follows_its_schema check tiny tp=2 pp=2 --gpus 8xH100 --rank 3
+follows audit_without_a_program_follows_its_schema check tiny tp=3 --gpus 8xH100 --all-ranks
+follows show_follows_its_schema show tiny tp=2 --memory
+follows show_without_a_layout_follows_its_schema show tiny tp=3 --gpus 8xH100 --memory
+follows knobs_follow_their_schema knobs moe
+follows price_follows_its_schema price recipes/qwen3-30b-4k-h100.yaml --trace "$work/trace.json"
+follows price_of_our_own_program_follows_its_schema price tiny moefold.target=moefold --gpus 8xH100
+follows price_without_a_program_follows_its_schema price tiny tp=3 --gpus 8xH100
+
+if sed -n '/^## `moefold check/,$p' docs/JSON.md | diff - <("$moefold" help json) >"$work/diff"; then
+    ok json_is_documented_as_its_tables_say
+else
+    bad json_is_documented_as_its_tables_say "docs/JSON.md from 'moefold check' on is not what \`moefold help json\` prints"
+    head -10 "$work/diff"
+fi
+
+# A key that no table has, one that is missing, and a wrong type are seen.
+seen() { # NAME JSON WORDS
+    if said=$(python3 tests/cli/schema.py "$work/schema" knobs <<<"$2"); then
+        bad "$1" "nothing was said of $2"
+    elif grep -q "$3" <<<"$said"; then
+        ok "$1"
+    else
+        bad "$1" "$said"
+    fi
+}
+one=$("$moefold" knobs tensor_model_parallel_size --json)
+seen a_key_of_no_table_is_seen "${one/\"key\":/\"planted\":1,\"key\":}" 'planted is in no table'
+seen a_missing_key_is_seen "${one/\"key\":/\"help\":}" 'no key'
+seen a_wrong_type_is_seen "${one/\"short_name\":\"*\"/\"short_name\":7}" 'is no'
+exit $failed
