@@ -78,8 +78,7 @@ static const command table[] = {
      command_completion},
     {"man", "", "print the manual page (roff)", false, command_man},
     {"help", "[COMMAND|json [--schema]]",
-     "print this list, the help of a command, or what programs read of all of them", false,
-     command_help},
+     "print this list, the help of a command, or what --json prints", false, command_help},
 };
 enum { N_COMMANDS = sizeof table / sizeof table[0] };
 
