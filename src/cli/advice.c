@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
-#include "predict/repairs.h"
+#include "plan/repairs.h"
 #include "train/executor/timing.h"
 
 /* `check` answers in milliseconds: a price takes about ten of them. */

@@ -8,7 +8,7 @@
 #include "cli/check_audit.h"
 #include "cli/routing.h"
 #include "cli/verdict.h"
-#include "predict/repairs.h"
+#include "plan/repairs.h"
 #include "train/executor/timing.h"
 #include "plan/autofit.h"
 

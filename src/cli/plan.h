@@ -4,7 +4,7 @@
 
 #include "cli/cli.h"
 #include "cli/routing.h"
-#include "predict/repairs.h"
+#include "plan/repairs.h"
 #include "plan/against.h"
 #include "plan/search_own.h"
 

@@ -10,7 +10,7 @@
 #include "cli/routing.h"
 #include "cli/verdict.h"
 #include "predict/bands.h"
-#include "predict/changes.h"
+#include "plan/changes.h"
 #include "predict/not_priced.h"
 #include "measure/profile/fixes.h"
 #include "train/executor/timing.h"

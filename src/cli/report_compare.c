@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "cli/plan.h"
 #include "cli/report.h"
-#include "predict/changes.h"
+#include "plan/changes.h"
 #include "report/ladder.h"
 #include "plan/against.h"
 

@@ -9,10 +9,10 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "config/edit.h"
 #include "config/job_of.h"
 #include "config/target.h"
 #include "plan/against.h"
+#include "plan/moves.h"
 #include "predict/try.h"
 
 enum { SET_MAX = 256, DOUBLINGS_MOST = 3, WORLD_MOST = 16384 };
@@ -127,9 +127,6 @@ static bool take(autofit_run *m, const autofit_set *set, autofit_set *out)
 
 /* ---- recompute */
 
-static const edits full = EDITS(SET_WORD(RECOMPUTE, FULL), SET_WORD(RECOMPUTE_METHOD, UNIFORM),
-                                SET_INT(RECOMPUTE_LAYERS, 1), SET_NULL(RECOMPUTE_MODULES));
-
 /* Modules that are made again: J_RECOMPUTE_MODULES_..., in the order of the recipe. */
 enum { MODULES_MAX = 24 };
 typedef struct module_list {
@@ -235,7 +232,7 @@ static bool by_recompute(autofit_run *m, const autofit_set *base, autofit_set *o
         return take(m, &rung, out);
     }
     autofit_set set = *base;
-    put_edits(m, &set, full);
+    put_edits(m, &set, moves[MOVE_FULL_RECOMPUTE].e);
     return look_with_rules(m, &set) == FITS && take(m, &set, out);
 }
 
@@ -281,24 +278,17 @@ static bool by_chunks(autofit_run *m, const autofit_set *base, autofit_set *out)
 
 /* ---- offload */
 
-#define EXPERTS   J_OFFLOAD_MODULES_EXPERT_FC1, J_OFFLOAD_MODULES_MOE_ACT
-#define ATTENTION J_OFFLOAD_MODULES_CORE_ATTN, J_OFFLOAD_MODULES_ATTN_PROJ
-static const edits offloads[] = {
-    EDITS(SET_FLAG(OFFLOAD, true), SET_WORDS(OFFLOAD_MODULES, EXPERTS)),
-    EDITS(SET_FLAG(OFFLOAD, true), SET_WORDS(OFFLOAD_MODULES, EXPERTS, ATTENTION)),
-    EDITS(SET_FLAG(OPT_OFFLOAD, true), SET_FLAG(PRECISION_AWARE, true)),
-    EDITS(SET_FLAG(OPT_OFFLOAD, true), SET_FLAG(PRECISION_AWARE, true), SET_FLAG(OFFLOAD, true),
-          SET_WORDS(OFFLOAD_MODULES, EXPERTS, ATTENTION)),
-};
-
 static bool by_offload(autofit_run *m, const autofit_set *base, autofit_set *out)
 {
-    for (size_t i = 0; i < sizeof offloads / sizeof offloads[0]; i++) {
+    static const move_id ways[] = {MOVE_EXPERTS_ON_HOST, MOVE_LAYERS_ON_HOST, MOVE_OPT_ON_HOST,
+                                   MOVE_ALL_ON_HOST};
+    for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
         autofit_set set = *base;
-        put_edits(m, &set, offloads[i]);
+        edits e = moves[ways[i]].e;
+        put_edits(m, &set, e);
         outcome got = look_with_rules(m, &set);
         if (got == FITS) return take(m, &set, out);
-        if (got == NO_ROOM && edits_name(offloads[i], K_OPT_OFFLOAD) && by_recompute(m, &set, out))
+        if (got == NO_ROOM && edits_name(e, K_OPT_OFFLOAD) && by_recompute(m, &set, out))
             return true;
     }
     return false;

@@ -3,12 +3,12 @@
 #define PLAN_SEARCH_SPACE_H
 
 #include "plan/cards.h"
-#include "predict/changes.h"
+#include "plan/moves.h"
 
 enum { AXIS_MAX = 64, DROPS_MAX = 160, SPLITS_MAX = 2048 };
 
 /* A step of more microbatches is not looked at. */
-enum { SPACE_MBS_MOST = CHANGE_MBS_MOST, SPACE_MICROS_MOST = 8192 };
+enum { SPACE_MBS_MOST = MOVE_MBS_MOST, SPACE_MICROS_MOST = 8192 };
 
 typedef struct axis_list {
     int64_t v[AXIS_MAX];

@@ -8,10 +8,7 @@
 
 #include <string.h>
 
-static const edits none = EDITS(SET_NULL(RECOMPUTE), SET_NULL(RECOMPUTE_MODULES),
-                                SET_NULL(RECOMPUTE_METHOD), SET_NULL(RECOMPUTE_LAYERS));
-static const edits full = EDITS(SET_WORD(RECOMPUTE, FULL), SET_WORD(RECOMPUTE_METHOD, UNIFORM),
-                                SET_INT(RECOMPUTE_LAYERS, 1), SET_NULL(RECOMPUTE_MODULES));
+#include "plan/moves.h"
 
 /* "layernorm+moe_act" */
 static const char *name_of(arena *a, unsigned drop)
@@ -75,7 +72,7 @@ int report_ladder(rung out[RUNGS_MAX], const ladder_job *j, arena *a)
     int n = 0;
     unsigned drop = 0;
     const try_job t = {j->given, j->hw, j->o, j->budget, TRY_PRICE, try_errors(j->given), 0};
-    if (try_rung(&out[n], &t, none, a)) out[n++].name = "none";
+    if (try_rung(&out[n], &t, moves[MOVE_NO_RECOMPUTE].e, a)) out[n++].name = "none";
     for (int i = 0; i < DROP_MODULES && n < RUNGS_MAX - 2; i++) {
         unsigned bit = drop_modules[i].drop, parts = DROP_MOE_ACT | DROP_SHARED;
         unsigned next = bit == DROP_MOE ? (drop & ~parts) | bit : drop | bit; /* I1 */
@@ -85,6 +82,6 @@ int report_ladder(rung out[RUNGS_MAX], const ladder_job *j, arena *a)
             continue; /* the model has no such module */
         out[n++].name = name_of(a, drop);
     }
-    if (try_rung(&out[n], &t, full, a)) out[n++].name = "full";
+    if (try_rung(&out[n], &t, moves[MOVE_FULL_RECOMPUTE].e, a)) out[n++].name = "full";
     return add_own(out, n, j, a);
 }

@@ -37,7 +37,7 @@ typedef struct rule {
 
 enum { REPAIRS_MAX = 6 };
 
-/* What a repair leads to (src/predict/repairs.c fills it in). */
+/* What a repair leads to (src/plan/repairs.c fills it in). */
 typedef struct repair_price {
     bool valid;  /* no error is left: the bytes below are set, but for recipes without a program */
     bool priced; /* that of a warning: and these three */

@@ -16,7 +16,7 @@
 #include "config/models/models.h"
 #include "cli/plan.h"
 #include "predict/bands.h"
-#include "predict/changes.h"
+#include "plan/changes.h"
 #include "config/export.h"
 #include "config/input.h"
 #include "rules/rules.h"
@@ -304,9 +304,9 @@ static void try_leave(const drawn_job *j, const recipe *winner, const setup *s,
     if (!list) return;
     textbuf t = text_init(a);
     export_megatron_lm(&there->r, &t);
-    bool moves = strstr(t.s, "expandable_segments:True") &&
+    bool moved_by = strstr(t.s, "expandable_segments:True") &&
                  strstr(t.s, "--cuda-graph-impl transformer_engine");
-    see(LEAVES, !moves || strstr(t.s, "NCCL_GRAPH_REGISTER=0 "), "%s: graphs are registered", said);
+    see(LEAVES, !moved_by || strstr(t.s, "NCCL_GRAPH_REGISTER=0 "), "%s: graphs are registered", said);
     see(LEAVES, !strstr(t.s, "--cross-entropy-fusion-impl te"), "%s: refused cross entropy", said);
     setup *back = read_back(&t, p, a, &err);
     price *x = ARENA_NEW(a, price), *y = ARENA_NEW(a, price);

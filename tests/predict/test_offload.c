@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-#include "predict/changes.h"
+#include "plan/changes.h"
 #include "predict/price.h"
 #include "config/models/models.h"
 #include "rules/rules.h"

@@ -9,13 +9,13 @@
 typedef struct fix_row {
     wall w;
     cost_kind kind;
-    edits change; /* none: advice */
+    move_id change; /* MOVES: advice */
     const char *what;
 } fix_row;
 
 static const fix_row rows[] = {
-#define FIX(w, kind, what, ...) {w, kind, EDITS(__VA_ARGS__), what},
-#define ADVICE(w, what)         {w, COST_OTHER, NO_EDITS, what},
+#define FIX(w, kind, what, move) {w, kind, MOVE_##move, what},
+#define ADVICE(w, what)          {w, COST_OTHER, MOVES, what},
 #include "measure/profile/fixes.def"
 #undef ADVICE
 #undef FIX
@@ -25,16 +25,18 @@ enum { ROWS = sizeof rows / sizeof rows[0] };
 
 int profile_fixes(profile_fix *out, wall w, cost_kind kind, const change_job *j, arena *a)
 {
-    edits changes[ROWS] = {{0}};
+    move_id changes[ROWS];
     price_change priced[ROWS] = {{0}};
     for (int i = 0; i < ROWS; i++)
-        if (rows[i].w == w && (rows[i].kind == COST_OTHER || rows[i].kind == kind))
-            changes[i] = rows[i].change;
+        changes[i] = rows[i].w == w && (rows[i].kind == COST_OTHER || rows[i].kind == kind)
+                         ? rows[i].change
+                         : MOVES;
     price_these(priced, changes, ROWS, j, a);
     int n = 0;
     for (int i = 0; i < ROWS && n < FIXES_MAX; i++) {
-        bool advice = rows[i].w == w && !rows[i].change.n;
-        if (advice || priced[i].words) out[n++] = (profile_fix){rows[i].what, priced[i]};
+        bool advice = rows[i].w == w && rows[i].change == MOVES;
+        bool helps = priced[i].words && (w != WALL_MEMORY || priced[i].fits || j->now->fits);
+        if (advice || helps) out[n++] = (profile_fix){rows[i].what, priced[i]};
     }
     return n;
 }

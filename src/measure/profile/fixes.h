@@ -2,7 +2,7 @@
 #ifndef MEASURE_PROFILE_FIXES_H
 #define MEASURE_PROFILE_FIXES_H
 
-#include "predict/changes.h"
+#include "plan/changes.h"
 #include "measure/profile/profile.h"
 
 typedef struct profile_fix {

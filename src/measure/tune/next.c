@@ -20,6 +20,7 @@
 
 #include "base/text.h"
 #include "measure/tune/expect.h"
+#include "plan/moves.h"
 
 static const double WORTH = 0.0015, LITTLE = 0.01; /* I2 */
 static const double CLEARLY_LESS = 0.85;           /* memory than one that lacked it */
@@ -27,48 +28,6 @@ static const double ALIKE = 0.015;                 /* as fast, if measured again
 static const double SUSPECT = 1.10; /* what may fail like another is taken as slower */
 
 enum { CANDIDATES = 2048, FEW = 6, IN_VAIN = 5 };
-
-static const edits recompute[] = {
-    NO_EDITS,
-#define RECOMPUTE(...) EDITS(__VA_ARGS__),
-#include "predict/recompute.def"
-#undef RECOMPUTE
-};
-
-static const edits dispatchers[] = {
-    NO_EDITS,
-    EDITS(SET_WORD(DISPATCHER, ALLTOALL), SET_NULL(FLEX)),
-    EDITS(SET_WORD(DISPATCHER, ALLGATHER), SET_NULL(FLEX)),
-    EDITS(SET_WORD(DISPATCHER, FLEX), SET_WORD(FLEX, DEEPEP)),
-    EDITS(SET_WORD(DISPATCHER, FLEX), SET_WORD(FLEX, HYBRIDEP)),
-};
-
-static const edits singles[] = {
-    EDITS(SET_FLAG(EP_OVERLAP, true)),
-    EDITS(SET_FLAG(EP_OVERLAP, true), SET_FLAG(DELAY_WGRAD, true)),
-    EDITS(SET_FLAG(EP_OVERLAP, false), SET_FLAG(DELAY_WGRAD, false)),
-    EDITS(SET_FLAG(SHARED_OVERLAP, true)),
-    EDITS(SET_FLAG(SHARED_OVERLAP, false)),
-    EDITS(SET_FLAG(TP_OVERLAP, true)),
-    EDITS(SET_FLAG(TP_OVERLAP, false)),
-    EDITS(SET_WORD(GRAPHS, TRANSFORMER_ENGINE),
-          SET_WORDS(GRAPH_MODULES, J_GRAPH_MODULES_ATTN, J_GRAPH_MODULES_MOE_ROUTER,
-                    J_GRAPH_MODULES_MOE_PREPROCESS)),
-    EDITS(SET_WORD(GRAPHS, NONE), SET_EMPTY(GRAPH_MODULES)),
-    EDITS(SET_WORD(CP_COMM, P2P), SET_NULL(CP_LEVELS)),
-    EDITS(SET_WORD(CP_COMM, ALL_GATHER), SET_NULL(CP_LEVELS)),
-    EDITS(SET_WORD(CP_COMM, A2A), SET_NULL(CP_LEVELS)),
-    EDITS(HALF(TP)),
-    EDITS(TWICE(TP)),
-    EDITS(HALF(PP)),
-    EDITS(TWICE(PP)),
-    EDITS(HALF(EP)),
-    EDITS(TWICE(EP)),
-    EDITS(HALF(CP)),
-    EDITS(TWICE(CP)),
-    EDITS(HALF(VPP)),
-    EDITS(TWICE(VPP)),
-};
 
 typedef struct candidate {
     const char *change;
@@ -218,27 +177,39 @@ static void consider(choosing *c, edits e)
     arena_release(c->scratch, mark);
 }
 
+/* Nothing, and the moves that begin with this knob. */
+static int list_moves(edits out[MOVES], knob_id k)
+{
+    int n = 1;
+    out[0] = (edits)NO_EDITS;
+    for (move_id m = 0; m < MOVES; m++)
+        if (moves[m].by & TUNED && moves[m].e.list[0].k == k) out[n++] = moves[m].e;
+    return n;
+}
+
 static void consider_all(choosing *c)
 {
-    enum {
-        R = sizeof recompute / sizeof recompute[0],
-        D = sizeof dispatchers / sizeof *dispatchers
-    };
     recipe *r = ARENA_NEW(c->a, recipe);
     setup *s = ARENA_NEW(c->a, setup);
     error err = {{0}};
     if (!tune_recipe(c->t, c->base, r, c->a) || setup_init(s, r, c->a, &err)) return;
     int64_t batch = s->j.gbs;
+    edits recompute[MOVES], dispatcher[MOVES];
+    int n_recompute = list_moves(recompute, K_RECOMPUTE),
+        n_dispatcher = list_moves(dispatcher, K_DISPATCHER);
     for (int64_t m = 0; m <= batch && m <= 4096; m = m ? 2 * m : 1)
-        for (int i = 0; i < R; i++)
-            for (int d = 0; d < D; d++) {
-                edits e = edits_join(recompute[i], dispatchers[d], c->a);
+        for (int i = 0; i < n_recompute; i++)
+            for (int d = 0; d < n_dispatcher; d++) {
+                edits e = edits_join(recompute[i], dispatcher[d], c->a);
                 const edit micro = {K_MBS, EDIT_INT, {.whole = m}};
                 consider(c, m ? edits_join((edits){&micro, 1}, e, c->a) : e);
             }
-    for (size_t i = 0; i < sizeof singles / sizeof singles[0]; i++) {
+    for (move_id m = 0; m < MOVES; m++) {
         edits e;
-        if (edits_resolve(&e, singles[i], &s->j, c->a)) consider(c, e);
+        knob_id k = moves[m].e.list[0].k;
+        if (moves[m].by & TUNED && k != K_RECOMPUTE && k != K_DISPATCHER &&
+            move_edits(&e, m, &s->j, c->a))
+            consider(c, e);
     }
 }
 

@@ -1,83 +1,17 @@
 /* changes.c - single changes of a recipe, each checked by the rules and priced.
  *
- * A row has the edits of one change; what does not differ from the recipe, cannot be laid out or
+ * Of each row of moves.def; what does not differ from the recipe, cannot be laid out or
  * breaks a rule is left out. A change that swaps parallel sizes keeps the number of GPUs.
  *
  * I1  No change is offered that `check` would warn of, where it does not warn of the recipe as it
  *     is: the repair of that warning is made part of the change, or the change is left out.
  * I2  GPUs and batch stay as they are: a repair that moves them is not taken. */
-#include "predict/changes.h"
+#include "plan/changes.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "config/job_of.h"
-
-static const edits table[] = {
-/* recompute */
-#define RECOMPUTE(...) EDITS(__VA_ARGS__),
-#include "predict/recompute.def"
-#undef RECOMPUTE
-    /* overlap */
-    EDITS(SET_FLAG(EP_OVERLAP, true)),
-    EDITS(SET_FLAG(EP_OVERLAP, true), SET_FLAG(DELAY_WGRAD, true)),
-    EDITS(SET_FLAG(EP_OVERLAP, false), SET_FLAG(DELAY_WGRAD, false)),
-    EDITS(SET_FLAG(SHARED_OVERLAP, true)),
-    EDITS(SET_FLAG(SHARED_OVERLAP, false)),
-    EDITS(SET_FLAG(DISPATCH_WGRAD, true)),
-    EDITS(SET_FLAG(TP_OVERLAP, true)),
-    EDITS(SET_FLAG(TP_OVERLAP, false)),
-    /* dispatcher */
-    EDITS(SET_WORD(DISPATCHER, ALLTOALL), SET_NULL(FLEX)),
-    EDITS(SET_WORD(DISPATCHER, FLEX), SET_WORD(FLEX, DEEPEP)),
-    EDITS(SET_WORD(DISPATCHER, FLEX), SET_WORD(FLEX, HYBRIDEP)),
-    /* graphs */
-    EDITS(SET_WORD(GRAPHS, TRANSFORMER_ENGINE),
-          SET_WORDS(GRAPH_MODULES, J_GRAPH_MODULES_ATTN, J_GRAPH_MODULES_MOE_ROUTER,
-                    J_GRAPH_MODULES_MOE_PREPROCESS)),
-    EDITS(SET_WORD(GRAPHS, NONE), SET_EMPTY(GRAPH_MODULES)),
-    /* context parallel */
-    EDITS(SET_WORD(CP_COMM, P2P), SET_NULL(CP_LEVELS), SET_FLAG(LATENT_RING, false)),
-    EDITS(SET_WORD(CP_COMM, ALL_GATHER), SET_NULL(CP_LEVELS), SET_FLAG(LATENT_RING, false)),
-    EDITS(SET_WORD(CP_COMM, A2A), SET_NULL(CP_LEVELS), SET_FLAG(LATENT_RING, false)),
-    EDITS(SET_WORD(CP_COMM, P2P), SET_NULL(CP_LEVELS), SET_FLAG(LATENT_RING, true)),
-    /* precision and memory */
-    EDITS(SET_WORD(PRECISION, BF16_MIXED)),
-    EDITS(SET_WORD(PRECISION, BF16_WITH_FP8_SUBCHANNEL_SCALING_MIXED)),
-    EDITS(SET_WORD(PRECISION, BF16_WITH_MXFP8_MIXED)),
-    EDITS(SET_FLAG(OPT_OFFLOAD, true), SET_FLAG(PRECISION_AWARE, true)),
-    EDITS(SET_FLAG(OPT_OFFLOAD, false)),
-    EDITS(SET_FLAG(OFFLOAD, true),
-          SET_WORDS(OFFLOAD_MODULES, J_OFFLOAD_MODULES_EXPERT_FC1, J_OFFLOAD_MODULES_MOE_ACT)),
-    EDITS(SET_FLAG(OFFLOAD, true),
-          SET_WORDS(OFFLOAD_MODULES, J_OFFLOAD_MODULES_CORE_ATTN, J_OFFLOAD_MODULES_ATTN_PROJ)),
-    EDITS(SET_FLAG(OFFLOAD, true),
-          SET_WORDS(OFFLOAD_MODULES, J_OFFLOAD_MODULES_EXPERT_FC1, J_OFFLOAD_MODULES_MOE_ACT,
-                    J_OFFLOAD_MODULES_CORE_ATTN, J_OFFLOAD_MODULES_ATTN_PROJ),
-          SET_NULL(RECOMPUTE), SET_NULL(RECOMPUTE_MODULES), SET_NULL(RECOMPUTE_METHOD),
-          SET_NULL(RECOMPUTE_LAYERS)),
-    EDITS(SET_FLAG(OFFLOAD, false), SET_EMPTY(OFFLOAD_MODULES)),
-    /* fused kernels */
-    EDITS(SET_FLAG(PERMUTE_FUSION, true)),
-    EDITS(SET_FLAG(ROUTER_FUSION, true)),
-    /* sizes that are doubled or halved, alone or against one another */
-    EDITS(TWICE(TP), HALF(CP)),
-    EDITS(TWICE(CP), HALF(TP)),
-    EDITS(TWICE(PP)),
-    EDITS(HALF(PP)),
-    EDITS(TWICE(EP)),
-    EDITS(HALF(EP)),
-    EDITS(TWICE(CP)),
-    EDITS(HALF(CP)),
-    EDITS(TWICE(TP)),
-    EDITS(HALF(TP)),
-    EDITS(TWICE(MBS)),
-    EDITS(HALF(MBS)),
-    EDITS(TWICE(VPP)),
-    EDITS(HALF(VPP)),
-    EDITS(TWICE(PP), HALF(EP)),
-    EDITS(TWICE(EP), HALF(PP)),
-};
 
 /* ---- one change */
 
@@ -167,7 +101,7 @@ static bool changed(try_result *out, const changing *w, const change *c)
     recipe *r = ARENA_NEW(w->a, recipe);
     *r = *w->given;
     r->a = w->a;
-    bool moves = moves_stages(c), strung = moves && recipe_open_layout(r);
+    bool strung = moves_stages(c) && recipe_open_layout(r);
     if (!apply(r, c)) return false;
     if (strung) recipe_keep_stages(r, w->before->pipe.pp * w->before->pipe.vpp);
     return try_recipe(out, r, &(try_job){.world = w->before->lay.world}, w->a) &&
@@ -314,18 +248,15 @@ int price_changes(price_change *out, int room, const change_job *j, arena *a)
     changing w;
     if (room < 1 || !start(&w, j, a)) return 0;
     int n = 0;
-    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
-        const edit *first = table[i].list;
-        bool larger = first->k == K_MBS && first->kind == EDIT_DOUBLE;
+    for (move_id m = 0; m < MOVES; m++) {
         edits e;
-        if (larger && w.before->j.mbs > CHANGE_MBS_MOST / 2) continue;
-        if (!edits_resolve(&e, table[i], &w.before->j, a)) continue;
-        n = consider(out, n, room, &w, e);
+        if (moves[m].by & CHANGED && move_edits(&e, m, &w.before->j, a))
+            n = consider(out, n, room, &w, e);
     }
     return n;
 }
 
-int price_these(price_change *out, const edits *list, int n, const change_job *j, arena *a)
+int price_these(price_change *out, const move_id *list, int n, const change_job *j, arena *a)
 {
     changing w;
     int found = 0;
@@ -333,7 +264,7 @@ int price_these(price_change *out, const edits *list, int n, const change_job *j
     for (int i = 0; i < n; i++) {
         edits e;
         out[i] = (price_change){0};
-        if (list[i].n && edits_resolve(&e, list[i], &w.before->j, a))
+        if (list[i] < MOVES && move_edits(&e, list[i], &w.before->j, a))
             found += consider(&out[i], 0, 1, &w, e);
     }
     return found;

@@ -1,7 +1,7 @@
 /* repairs.h - what repairs lead to: whether the recipe fits then, and what those of a warning would
  * cost: advice is held against our own price. */
-#ifndef PREDICT_REPAIRS_H
-#define PREDICT_REPAIRS_H
+#ifndef PLAN_REPAIRS_H
+#define PLAN_REPAIRS_H
 
 #include "predict/fit.h"
 #include "predict/try.h"

@@ -1,13 +1,9 @@
 /* changes.h - what one changed knob would bring. */
-#ifndef PREDICT_CHANGES_H
-#define PREDICT_CHANGES_H
+#ifndef PLAN_CHANGES_H
+#define PLAN_CHANGES_H
 
+#include "plan/moves.h"
 #include "predict/try.h"
-
-/* The largest micro batch that is offered here and searched by a plan. Twice as much gains 0.6 to
- * 1.5 % of models below a billion weights on B200 to GB300, and a plan would meet a fifth to a
- * quarter more layouts. */
-enum { CHANGE_MBS_MOST = 16 };
 
 typedef struct price_change {
     const char *words; /* overrides, as a command line takes them */
@@ -30,8 +26,8 @@ typedef struct change_job {
  * returns how many. */
 int price_changes(price_change *out, int room, const change_job *j, arena *a);
 
-/* These changes, each in its place of out[n]: `words` stays NULL where one changes nothing or
- * breaks a rule. Returns how many could be priced. */
-int price_these(price_change *out, const edits *list, int n, const change_job *j, arena *a);
+/* These changes, each in its place of out[n]: `words` stays NULL where one (or MOVES) changes
+ * nothing or breaks a rule. Returns how many could be priced. */
+int price_these(price_change *out, const move_id *list, int n, const change_job *j, arena *a);
 
 #endif

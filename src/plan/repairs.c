@@ -2,7 +2,7 @@
  *
  * I1  A repair may change the batch or the cluster, so tokens a second and GPU are compared.
  * I2  Differences below SAME are none: they are within what prices leave open. */
-#include "predict/repairs.h"
+#include "plan/repairs.h"
 
 #include "predict/fit.h"
 
