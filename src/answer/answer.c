@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "predict/changes.h"
+#include "plan/changes.h"
 #include "predict/not_priced.h"
 
 /* ---- tables */
