@@ -3,7 +3,6 @@
 
 #include "base/file.h"
 #include "config/megatron_reader.h"
-#include "config/shell_tree.h"
 
 /* ---- which kind */
 

@@ -77,6 +77,21 @@ status shell_list(arena *a, const shell_source *from, int max, shell_words *out,
 /* Expands the variables of one text, as between double quotes. */
 status shell_text(arena *a, const shell_source *from, char **out, error *err);
 
+/* ---- where names and words end */
+
+/* A piece of a text. */
+typedef struct slice {
+    const char *s;
+    size_t n;
+    int line;
+} slice;
+
+size_t shell_name_length(const char *p, const char *end);
+
+/* How many bytes the first word has that ends at white space or, unless `plain`, at a mark of the
+ * shell. Fails on a quote without an end. */
+status shell_word_end(const shell_source *from, bool plain, size_t *n, error *err);
+
 /* ---- marks of what is not known */
 enum { SHELL_MARK = 1, SHELL_MARK_END = 2 };
 

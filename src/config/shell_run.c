@@ -1,39 +1,162 @@
-/* shell_run.c - the walk through a script's tree.
+/* shell_run.c - the walk through a script's tree: variables, commands, branches and loops.
  *
- * I1  A branch whose test is MAYBE is walked with the variables set aside: its commands are kept,
+ * I1  What the user gave with --set stays, whatever the script assigns.
+ * I2  A branch whose test is MAYBE is walked with the variables set aside: its commands are kept,
  *     and what it assigns is not known afterwards.
- * I2  A branch that ends the script is not taken on an assumption (sh->assumed): launch scripts
+ * I3  A branch that ends the script is not taken on an assumption (sh->assumed): launch scripts
  *     check so that their arguments were given. */
-#include "config/shell_state.h"
+#include "config/shell_walk.h"
 
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-static status step(shell *sh, const node *n)
+#include "base/file.h"
+
+static status run(shell *sh, const node *n, truth *out);
+static status run_text(shell *sh, const char *text, size_t n, int line);
+
+/* ---- limits and notes */
+
+status shell_fail(shell *sh, int line, const char *what)
 {
-    sh->line = n->line;
-    if (++sh->steps > SHELL_STEPS_MAX)
-        return error_set(sh->err, ERR_INPUT,
-                         "%s:%d: the script takes more than %d steps: give the training command "
-                         "itself as a list",
-                         sh->name, n->line, SHELL_STEPS_MAX);
-    if (++sh->depth > SHELL_DEPTH_MAX) return shell_fail(sh, n->line, "nested too deeply");
+    return error_set(sh->err, ERR_INPUT, "%s:%d: %s", sh->name, line, what);
+}
+
+status shell_charge(shell *sh, size_t bytes)
+{
+    sh->bytes += bytes;
+    if (bytes <= SHELL_VALUE_MAX && sh->bytes <= SHELL_TOTAL_MAX) return OK;
+    return shell_fail(sh, sh->line, "the script's words become too long to be read");
+}
+
+status shell_charge_search(shell *sh, const char *text, const char *pattern)
+{
+    return shell_charge(sh, strlen(text) * strlen(pattern) / 16);
+}
+
+void shell_note(shell *sh, const char *format, ...)
+{
+    char text[512];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    shell_result *out = sh->out;
+    char *plain = shell_plain(sh->a, text);
+    for (int i = 0; i < out->n_notes; i++)
+        if (strcmp(out->notes[i], plain) == 0) return;
+    if (out->n_notes == SHELL_NOTES_MAX) return;
+    ARENA_GROW(sh->a, out->notes, out->n_notes, out->notes_room);
+    out->notes[out->n_notes++] = plain;
+}
+
+/* ---- variables */
+
+variable *shell_find(const shell *sh, const char *name)
+{
+    for (int i = 0; i < sh->vars.n; i++)
+        if (strcmp(sh->vars.items[i].name, name) == 0) return &sh->vars.items[i];
+    return NULL;
+}
+
+static variable *touch(shell *sh, const char *name)
+{
+    variable *v = shell_find(sh, name);
+    if (v || sh->vars.n == SHELL_VARIABLES_MAX) return v;
+    ARENA_GROW(sh->a, sh->vars.items, sh->vars.n, sh->vars.room);
+    v = &sh->vars.items[sh->vars.n++];
+    *v = (variable){.name = arena_copy(sh->a, name, strlen(name))};
+    return v;
+}
+
+void shell_use(shell *sh, const variable *v)
+{
+    for (int i = 0; v->given && i < sh->n_sets; i++)
+        if (strcmp(sh->sets[i].name, v->name) == 0) sh->sets[i].used = true;
+}
+
+/* The variable that an assignment changes; NULL: the user gave it (I1). */
+static status to_assign(shell *sh, const char *name, variable **v)
+{
+    *v = touch(sh, name);
+    if (!*v)
+        return error_set(sh->err, ERR_INPUT, "%s:%d: more than %d variables", sh->name, sh->line,
+                         SHELL_VARIABLES_MAX);
+    shell_use(sh, *v);
+    if ((*v)->given) *v = NULL;
     return OK;
 }
 
-static bool leaving(const shell *sh)
+status shell_assign(shell *sh, const char *name, const char *text)
 {
-    return sh->stop || sh->leave_function || sh->leave_loop || sh->next_loop;
+    variable *v;
+    status s = to_assign(sh, name, &v);
+    if (s || !v) return s;
+    element *e = ARENA_NEW(sh->a, element);
+    *e = (element){"0", text, sh->line};
+    v->items = e; /* lists are never changed in place: copies of the table share them */
+    v->n = v->room = 1;
+    v->is_array = false;
+    v->set = true;
+    return OK;
 }
 
-/* ---- what is not known afterwards */
+/* The number behind the last key, for A+=(x) and A=(x y). */
+static const char *next_key(shell *sh, const variable *v)
+{
+    long last = v->n ? strtol(v->items[v->n - 1].key, NULL, 10) : -1;
+    if (last < -1 || last > 1 << 30) last = v->n - 1;
+    return arena_text(sh->a, "%ld", last + 1);
+}
+
+static status assign_key(shell *sh, const char *name, const char *key, const char *text,
+                         bool append)
+{
+    variable *v;
+    status s = to_assign(sh, name, &v);
+    if (s || !v) return s;
+    bool behind = !key; /* behind the last: no key can be the same */
+    if (behind) key = next_key(sh, v);
+    v->set = v->is_array = true;
+    for (int i = 0; !behind && i < v->n; i++) {
+        if (strcmp(v->items[i].key, key) != 0) continue;
+        element *copy = arena_larger(sh->a, v->items, sizeof *v->items * (size_t)v->n,
+                                     sizeof *v->items * (size_t)v->n);
+        s = shell_charge(sh, sizeof *v->items * (size_t)v->n);
+        if (s) return s;
+        copy[i].text = append ? arena_text(sh->a, "%s%s", copy[i].text, text) : text;
+        v->items = copy;
+        v->room = v->n;
+        return shell_charge(sh, strlen(copy[i].text));
+    }
+    ARENA_GROW(sh->a, v->items, v->n, v->room);
+    v->items[v->n++] = (element){key, text, sh->line};
+    return shell_charge(sh, sizeof(element));
+}
+
+/* A copy to go back to. Lists that copies share must not grow in the same room: rooms are cut to
+ * what is used. */
+static status set_aside(shell *sh, variables *kept)
+{
+    *kept = sh->vars;
+    for (int i = 0; i < kept->n; i++) kept->items[i].room = kept->items[i].n;
+    kept->room = kept->n ? kept->n : 1;
+    kept->items = ARENA_ARRAY(sh->a, variable, kept->room);
+    if (kept->n) memcpy(kept->items, sh->vars.items, sizeof *kept->items * (size_t)kept->n);
+    return shell_charge(sh, sizeof(variable) * (size_t)kept->n / 4);
+}
+
+/* ---- what is not known after a branch */
 
 static void forget_name(shell *sh, const char *name, bool adds, const char *cause)
 {
-    variable *v = shell_touch(sh, name);
+    variable *v = touch(sh, name);
     if (!v || v->given) return;
     char *mark = shell_mark(sh->a, cause ? cause : name);
     if (adds && v->is_array)
-        shell_assign_key(sh, name, NULL, mark, false);
+        assign_key(sh, name, NULL, mark, false);
     else if (adds && v->set)
         shell_assign(sh, name, arena_text(sh->a, "%s%s", v->n ? v->items[0].text : "", mark));
     else
@@ -59,9 +182,7 @@ static int forget_command(shell *sh, const node *n, const char *cause)
         slice first = as->is_array && as->items.n ? as->items.items[0] : as->value;
         forget_name(sh, name, as->append || as->key.s || refers_to(first, as->name), cause);
     }
-    bool reads = n->words.n && (shell_slice_is(n->words.items[0], "read") ||
-                                shell_slice_is(n->words.items[0], "mapfile") ||
-                                shell_slice_is(n->words.items[0], "readarray"));
+    bool reads = shell_is_command(n, "read,mapfile,readarray");
     for (int i = 1; reads && i < n->words.n; i++) {
         slice w = n->words.items[i];
         if (w.n && shell_name_length(w.s, w.s + w.n) == w.n)
@@ -70,29 +191,384 @@ static int forget_command(shell *sh, const node *n, const char *cause)
     return n->n_assigns + reads;
 }
 
-int shell_forget(shell *sh, const node *n, const char *cause)
+static int forget(shell *sh, const node *n, const char *cause)
 {
     if (!n || sh->depth >= SHELL_DEPTH_MAX) return 0;
     int names = 0;
     sh->depth++;
     if (n->kind == NODE_COMMAND) names = forget_command(sh, n, cause);
     if (n->kind != NODE_FUNCTION && !n->subshell) {
-        names += shell_forget(sh, n->a, cause) + shell_forget(sh, n->b, cause) +
-                 shell_forget(sh, n->c, cause);
-        for (int i = 0; i < n->n_items; i++) names += shell_forget(sh, n->items[i], cause);
+        names += forget(sh, n->a, cause) + forget(sh, n->b, cause) + forget(sh, n->c, cause);
+        for (int i = 0; i < n->n_items; i++) names += forget(sh, n->items[i], cause);
     }
     sh->depth--;
     return names;
 }
 
-status shell_run_maybe(shell *sh, const node *branch)
+/* ---- assignments */
+
+/* [key]=text as an item of an array. */
+static bool keyed(slice item, slice *key, slice *text)
+{
+    if (item.n < 3 || item.s[0] != '[') return false;
+    const char *close = memchr(item.s, ']', item.n);
+    if (!close || close + 1 >= item.s + item.n || close[1] != '=') return false;
+    *key = (slice){item.s + 1, (size_t)(close - item.s) - 1, item.line};
+    *text = (slice){close + 2, (size_t)(item.s + item.n - (close + 2)), item.line};
+    return true;
+}
+
+/* The items are expanded before anything is assigned: A=("${A[@]}" more). */
+static status assign_array(shell *sh, const assignment *as, const char *name)
+{
+    shell_words keys = {0}, texts = {0};
+    status s = OK;
+    for (int i = 0; i < as->items.n && !s; i++) {
+        slice key, text;
+        char *k = NULL, *t;
+        if (!keyed(as->items.items[i], &key, &text)) {
+            s = shell_expand(sh, as->items.items[i], true, &texts);
+            while (keys.n < texts.n) shell_push(sh->a, &keys, NULL, 0);
+            continue;
+        }
+        s = shell_expand_one(sh, key, false, &k);
+        if (!s) s = shell_expand_one(sh, text, false, &t);
+        if (s) return s;
+        shell_push(sh->a, &keys, k, key.line);
+        shell_push(sh->a, &texts, t, text.line);
+    }
+    variable *v = touch(sh, name);
+    if (!s && v && !v->given && (!as->append || !v->set)) {
+        v->items = NULL;
+        v->n = v->room = 0;
+        v->set = v->is_array = true;
+    }
+    for (int i = 0; i < texts.n && !s; i++) {
+        sh->line = texts.line[i];
+        s = assign_key(sh, name, keys.text[i], texts.text[i], false);
+        shell_push(sh->a, &sh->out->arrays, texts.text[i], texts.line[i]);
+    }
+    return s;
+}
+
+/* What came from a command alone is known under the variable's name: --set can give it. */
+static const char *own_name(shell *sh, const char *name, char *text)
+{
+    const char *close = strchr(text, SHELL_MARK_END);
+    bool command = text[0] == SHELL_MARK && text[1] == '$' && close && !close[1];
+    return command ? shell_mark(sh->a, name) : text;
+}
+
+/* MODEL_ARGS="--num-layers 32 ...": words in a text, as in an array. */
+static void push_listed(shell *sh, const char *name, const char *text)
+{
+    static const char blanks[] = " \t\r\n\\";
+    size_t n = strlen(name);
+    const char *p = text + strspn(text, blanks);
+    if (strcmp(name, "TOKENIZER_MODEL") == 0) { /* whose vocabulary the list leaves open */
+        shell_push(sh->a, &sh->out->arrays, arena_copy(sh->a, "--tokenizer-model", 17), sh->line);
+        shell_push(sh->a, &sh->out->arrays, arena_copy(sh->a, text, strlen(text)), sh->line);
+    }
+    if (n < 5 || strcmp(name + n - 5, "_ARGS") != 0 || !text_starts(p, "--")) return;
+    while (*p) {
+        size_t len = strcspn(p, blanks);
+        shell_push(sh->a, &sh->out->arrays, arena_copy(sh->a, p, len), sh->line);
+        p += len;
+        p += strspn(p, blanks);
+    }
+}
+
+static status assign(shell *sh, const assignment *as)
+{
+    const char *name = arena_copy(sh->a, as->name.s, as->name.n);
+    if (as->is_array) return assign_array(sh, as, name);
+    char *text, *key;
+    status s = shell_expand_one(sh, as->value, false, &text);
+    if (s) return s;
+    if (as->key.s) {
+        s = shell_expand_one(sh, as->key, false, &key);
+        return s ? s : assign_key(sh, name, key, text, as->append);
+    }
+    push_listed(sh, name, text);
+    const variable *v = shell_find(sh, name);
+    if (as->append && v && v->set && v->n) {
+        if (v->is_array) return assign_key(sh, name, v->items[0].key, text, true);
+        s = shell_charge(sh, strlen(v->items[0].text) + strlen(text));
+        return s ? s : shell_assign(sh, name, arena_text(sh->a, "%s%s", v->items[0].text, text));
+    }
+    return shell_assign(sh, name, own_name(sh, name, text));
+}
+
+/* ---- what the shell itself knows */
+
+static status call_eval(shell *sh, const shell_words *w)
+{
+    textbuf t = text_init(sh->a);
+    for (int i = 1; i < w->n; i++) text_add(&t, "%s%s", i > 1 ? " " : "", w->text[i]);
+    status s = shell_charge(sh, t.n);
+    return s ? s : run_text(sh, t.s, t.n, w->line[0]);
+}
+
+static void call_shift(shell *sh, const shell_words *w)
+{
+    if (!sh->arguments) return;
+    int n = w->n > 1 ? atoi(w->text[1]) : 1;
+    if (n < 0 || n > sh->arguments->n) n = sh->arguments->n;
+    sh->arguments->text += n;
+    sh->arguments->line += n;
+    sh->arguments->n -= n;
+    sh->arguments->room = sh->arguments->n;
+}
+
+/* Bytes that stand for something else here cannot come from a file. */
+static status check_bytes(const char *name, const char *data, size_t n, error *err)
+{
+    int line = 1;
+    for (size_t i = 0; i < n; i++) {
+        if (data[i] == 0 || data[i] == SHELL_MARK || data[i] == SHELL_MARK_END)
+            return error_set(err, ERR_INPUT, "%s:%d: a byte %d is not text", name, line, data[i]);
+        line += data[i] == '\n';
+    }
+    return OK;
+}
+
+/* Only blank lines, comments and NAME=value, with `export` before it or without. */
+static bool only_assigns(const char *text)
+{
+    for (const char *p = text; *p; p += strcspn(p, "\n"), p += *p == '\n') {
+        p += strspn(p, " \t\r");
+        if (!*p || *p == '\n' || *p == '#') continue;
+        if (text_starts(p, "export ")) p += strlen("export ");
+        size_t name = shell_name_length(p, p + strlen(p));
+        if (!name || p[name] != '=') return false;
+    }
+    return true;
+}
+
+/* The file that is sourced, where it lies beside the script: ./env.sh, or env.sh behind a folder
+ * that is only known where the script runs ($(dirname "$0")/env.sh). NULL: another one. */
+static const char *file_beside(shell *sh, const char *word)
+{
+    const char *end = strrchr(word, SHELL_MARK_END), *slash = strrchr(word, '/');
+    if (!sh->folder || *word == '/') return NULL;
+    if (end && (*word != SHELL_MARK || slash != end + 1)) return NULL;
+    if (end) word = slash + 1;
+    if (text_starts(word, "./")) word += 2;
+    const char *path = arena_text(sh->a, "%s%s", sh->folder, word);
+    return strstr(word, "..") || !file_exists(path) ? NULL : path;
+}
+
+static status call_source(shell *sh, const node *n, const shell_words *w)
+{
+    char *text = NULL;
+    size_t length = 0;
+    error ignored = {{0}};
+    const char *path = w->n == 2 ? file_beside(sh, w->text[1]) : NULL;
+    bool read = path && !file_read(sh->a, path, SHELL_VALUE_MAX, &text, &length, &ignored) &&
+                strlen(text) == length && only_assigns(text) &&
+                !check_bytes(path, text, length, &ignored);
+    shell_note(sh, "%s:%d: %.200s is sourced there; %s", sh->name, n->line,
+               path       ? path
+               : w->n > 1 ? shell_plain(sh->a, w->text[1])
+                          : "a file",
+               read ? "its assignments are read" : "it is not read");
+    return read ? run_text(sh, text, length, n->line) : OK;
+}
+
+/* Commands of the shell: whether it was one, and what it answers. */
+static status call_builtin(shell *sh, const node *n, const shell_words *w, truth *out, bool *taken)
+{
+    const char *name = w->text[0];
+    const bool bracket = strcmp(name, "[") == 0;
+    *taken = true;
+    if (bracket || strcmp(name, "test") == 0)
+        return shell_test_fields(sh, &(shell_words){w->text + 1, w->line + 1, w->n - 1, 0},
+                                 w->n - 1 - (bracket && strcmp(w->text[w->n - 1], "]") == 0), out);
+    if (strcmp(name, "eval") == 0) return call_eval(sh, w);
+    if (strcmp(name, "source") == 0 || strcmp(name, ".") == 0) return call_source(sh, n, w);
+    if (strcmp(name, "exit") == 0)
+        sh->stop = true;
+    else if (strcmp(name, "return") == 0)
+        sh->leave_function = true;
+    else if (strcmp(name, "break") == 0)
+        sh->leave_loop = true;
+    else if (strcmp(name, "continue") == 0)
+        sh->next_loop = true;
+    else if (strcmp(name, "shift") == 0)
+        call_shift(sh, w);
+    else if (text_in("false,getopts", ',', name))
+        *out = NO;
+    else if (text_in("unset," SHELL_DECLARES, ',', name)) {
+        for (int i = 1; i < w->n; i++) {
+            variable *v = shell_find(sh, w->text[i]);
+            if (!v) continue;
+            if (*name != 'u')
+                v->exported = true;
+            else if (!v->given) /* I1 */
+                *v = (variable){.name = v->name};
+        }
+    } else if (text_in("read,mapfile,readarray", ',', name)) {
+        forget(sh, n, NULL);
+        *out = MAYBE;
+    } else if (!text_in("true,:,set,cd,echo,printf,wait,trap,shopt,ulimit,umask,sleep,mkdir", ',',
+                        name))
+        *taken = false;
+    return OK;
+}
+
+static function *find_function(shell *sh, const char *name)
+{
+    for (int i = 0; i < sh->n_functions; i++)
+        if (strcmp(sh->functions[i].name, name) == 0) return &sh->functions[i];
+    return NULL;
+}
+
+static status call_function(shell *sh, const function *f, const shell_words *w, truth *out)
+{
+    shell_words *before = sh->arguments;
+    shell_words args = {w->text + 1, w->line + 1, w->n - 1, w->n - 1};
+    sh->arguments = &args;
+    status s = run(sh, f->body, out);
+    sh->arguments = before;
+    sh->leave_function = false;
+    return s;
+}
+
+/* ---- other programs */
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+/* The word that is a script of its own, or 0: bash -c TEXT, also after srun and the like (*prefix
+ * words), or ssh HOST "torchrun ... pretrain_gpt.py ...". */
+static int script_word(const shell_words *w, int *prefix)
+{
+    *prefix = 0;
+    for (int i = 0; i + 2 < w->n; i++) {
+        if (!text_in("bash,sh,zsh", ',', base_name(w->text[i]))) continue;
+        for (int j = i + 1; j + 1 < w->n && w->text[j][0] == '-'; j++) {
+            const char *c = strchr(w->text[j], 'c');
+            if (!c || c[1] || w->text[j][1] == '-') continue;
+            *prefix = i;
+            return j + 1;
+        }
+    }
+    const char *last = w->text[w->n - 1];
+    bool remote = text_in("ssh,pdsh,clush,pssh,parallel-ssh", ',', base_name(w->text[0]));
+    return remote && strchr(last, ' ') && strstr(last, ".py") ? w->n - 1 : 0;
+}
+
+static status keep(shell *sh, const node *n, const shell_words *w)
+{
+    shell_result *out = sh->out;
+    if (out->n_commands == SHELL_COMMANDS_MAX)
+        return shell_fail(sh, n->line, "too many commands to be read");
+    ARENA_GROW(sh->a, out->commands, out->n_commands, out->room);
+    shell_command *c = &out->commands[out->n_commands++];
+    *c = (shell_command){.line = n->line};
+    status st = shell_charge(sh, sizeof(char *) * (size_t)w->n);
+    if (st) return st;
+    for (int i = 0; sh->prefix && i < sh->prefix->n; i++)
+        shell_push(sh->a, &c->words, sh->prefix->text[i], sh->prefix->line[i]);
+    for (int i = 0; i < w->n; i++) shell_push(sh->a, &c->words, w->text[i], w->line[i]);
+    for (int i = 0; i < sh->vars.n; i++) {
+        const variable *v = &sh->vars.items[i];
+        if (!v->exported || !v->set || v->is_array || !v->n) continue;
+        status s = shell_charge(sh, strlen(v->name) + strlen(v->items[0].text));
+        if (s) return s;
+        shell_push(sh->a, &c->environment, arena_text(sh->a, "%s=%s", v->name, v->items[0].text),
+                   n->line);
+    }
+    for (int i = 0; i < n->n_assigns; i++) {
+        const assignment *as = &n->assigns[i];
+        char *text;
+        if (as->is_array) continue;
+        status s = shell_expand_one(sh, as->value, false, &text);
+        if (s) return s;
+        shell_push(sh->a, &c->environment,
+                   arena_text(sh->a, "%.*s=%s", (int)as->name.n, as->name.s, text), n->line);
+    }
+    return OK;
+}
+
+/* A document that a program gets, or that is written to a file, may be a script of its own; one
+ * that is only shown is for people. */
+static status run_documents(shell *sh, const node *n, const shell_words *w)
+{
+    bool shown = w->n && text_in("cat,echo", ',', w->text[0]) && !n->writes;
+    for (int i = 0; i < n->n_docs && !shown; i++) {
+        const here_doc *d = &n->docs[i];
+        char *text = arena_copy(sh->a, d->body.s, d->body.n);
+        status s = d->literal ? OK : shell_expand_text(sh, d->body, &text);
+        if (s) return s;
+        if (!strstr(text, ".py") && !strstr(text, "python")) continue;
+        variables kept;
+        s = set_aside(sh, &kept);
+        if (!s) s = run_text(sh, text, strlen(text), d->body.line);
+        sh->vars = kept;
+        sh->stop = false;
+        if (s && sh->maybe == 0 && strstr(text, "#!")) return s;
+        sh->err->text[0] = 0; /* no script: a text for people */
+    }
+    return OK;
+}
+
+static status call(shell *sh, const node *n, const shell_words *w, truth *out)
+{
+    bool taken;
+    int n_prefix;
+    status s = call_builtin(sh, n, w, out, &taken);
+    if (s || taken) return s;
+    const function *f = find_function(sh, w->text[0]);
+    if (f) return call_function(sh, f, w, out);
+    int script = script_word(w, &n_prefix);
+    if (!script) return keep(sh, n, w);
+    const shell_words *before = sh->prefix, prefix = {w->text, w->line, n_prefix, n_prefix};
+    if (n_prefix) sh->prefix = &prefix;
+    s = run_text(sh, w->text[script], strlen(w->text[script]), w->line[script]);
+    sh->prefix = before;
+    return s;
+}
+
+static status run_command(shell *sh, const node *n, truth *out)
+{
+    shell_words w = {0};
+    status s = OK;
+    for (int i = 0; i < n->words.n && !s; i++) s = shell_expand(sh, n->words.items[i], true, &w);
+    if (s) return s;
+    *out = YES;
+    bool declares = w.n && text_in(SHELL_DECLARES, ',', w.text[0]);
+    bool exports =
+        declares && (strcmp(w.text[0], "export") == 0 || (w.n > 1 && strcmp(w.text[1], "-x") == 0));
+    for (int i = 0; i < n->n_assigns && (!w.n || declares) && !s; i++) {
+        const assignment *as = &n->assigns[i];
+        s = assign(sh, as);
+        variable *v = s ? NULL : shell_find(sh, arena_copy(sh->a, as->name.s, as->name.n));
+        if (v) v->exported |= exports;
+    }
+    if (!s && w.n) s = call(sh, n, &w, out);
+    return s || !n->n_docs ? s : run_documents(sh, n, &w);
+}
+
+/* ==== the walk */
+
+static bool leaving(const shell *sh)
+{
+    return sh->stop || sh->leave_function || sh->leave_loop || sh->next_loop;
+}
+
+/* Runs a branch that may or may not be taken: its commands are kept, what it assigns is not. */
+static status run_maybe(shell *sh, const node *branch)
 {
     if (!branch) return OK;
-    variables kept = shell_copy_variables(sh);
-    status s = shell_charge(sh, sizeof(variable) * (size_t)kept.n / 4);
+    variables kept;
+    status s = set_aside(sh, &kept);
     truth t;
     sh->maybe++;
-    if (!s) s = shell_run(sh, branch, &t);
+    if (!s) s = run(sh, branch, &t);
     sh->maybe--;
     sh->vars = kept;
     sh->stop = sh->leave_function = sh->leave_loop = sh->next_loop = false;
@@ -104,13 +580,8 @@ status shell_run_maybe(shell *sh, const node *branch)
 /* Does the branch end the script, or the function, in its own list? */
 static bool leaves(const node *n)
 {
-    for (int i = 0; n && n->kind == NODE_LIST && i < n->n_items; i++) {
-        const node *c = n->items[i];
-        if (c->kind != NODE_COMMAND || !c->words.n) continue;
-        if (shell_slice_is(c->words.items[0], "exit") ||
-            shell_slice_is(c->words.items[0], "return"))
-            return true;
-    }
+    for (int i = 0; n && n->kind == NODE_LIST && i < n->n_items; i++)
+        if (shell_is_command(n->items[i], "exit,return")) return true;
     return false;
 }
 
@@ -119,7 +590,7 @@ static status decide(shell *sh, const node *test, truth *t, const char **cause)
 {
     const char *assumed = sh->assumed, *before = sh->cause;
     sh->assumed = sh->cause = NULL;
-    status s = shell_run(sh, test, t);
+    status s = run(sh, test, t);
     const char *now = sh->assumed;
     *cause = sh->cause;
     sh->assumed = now ? now : assumed;
@@ -167,14 +638,14 @@ static status run_if(shell *sh, const node *n, truth *out)
     *out = YES;
     if (s || leaving(sh)) return s;
     const node *branch = t == YES ? n->b : n->c;
-    if (t != MAYBE && !(assumed && leaves(branch))) { /* I2 */
+    if (t != MAYBE && !(assumed && leaves(branch))) { /* I3 */
         if (assumed) say_assumed(sh, n, cause);
-        return branch ? shell_run(sh, branch, out) : OK;
+        return branch ? run(sh, branch, out) : OK;
     }
-    s = shell_run_maybe(sh, n->b);
-    if (!s) s = shell_run_maybe(sh, n->c);
+    s = run_maybe(sh, n->b);
+    if (!s) s = run_maybe(sh, n->c);
     if (s || t != MAYBE) return s;
-    if (shell_forget(sh, n->b, cause) + shell_forget(sh, n->c, cause)) /* I1 */
+    if (forget(sh, n->b, cause) + forget(sh, n->c, cause)) /* I2 */
         say_maybe(sh, n, cause);
     return OK;
 }
@@ -192,15 +663,14 @@ static status run_case(shell *sh, const node *n, truth *out)
         for (int j = 0; j < arm->words.n && !cause && !hit && !s; j++) {
             char *pattern;
             s = shell_expand_one(sh, arm->words.items[j], true, &pattern);
-            if (!s) s = shell_charge(sh, strlen(pattern) * strlen(word) / 16);
+            if (!s) s = shell_charge_search(sh, word, pattern);
             hit = !s && shell_match(pattern, word);
         }
-        if (hit) return shell_run(sh, arm->b, out);
-        if (!s && cause) s = shell_run_maybe(sh, arm->b);
+        if (hit) return run(sh, arm->b, out);
+        if (!s && cause) s = run_maybe(sh, arm->b);
     }
     int names = 0;
-    for (int i = 0; i < n->n_items && cause && !s; i++)
-        names += shell_forget(sh, n->items[i]->b, cause);
+    for (int i = 0; i < n->n_items && cause && !s; i++) names += forget(sh, n->items[i]->b, cause);
     if (names) say_maybe(sh, n, cause);
     return s;
 }
@@ -213,19 +683,17 @@ static status run_both(shell *sh, const node *n, truth *out)
     if (s || leaving(sh)) return s;
     bool skip = n->kind == NODE_AND ? *out == NO : *out == YES;
     if (skip) return OK;
-    if (*out != MAYBE) return shell_run(sh, n->b, out);
+    if (*out != MAYBE) return run(sh, n->b, out);
     if (!sh->cause) sh->cause = cause;
     truth right;
-    if (n->b->kind == NODE_TEST || n->b->kind == NODE_ARITH ||
-        (n->b->kind == NODE_COMMAND && n->b->words.n &&
-         shell_slice_is(n->b->words.items[0], "["))) {
-        s = shell_run(sh, n->b, &right);
+    if (n->b->kind == NODE_TEST || n->b->kind == NODE_ARITH || shell_is_command(n->b, "[")) {
+        s = run(sh, n->b, &right);
         if (n->kind == NODE_AND && right == NO) *out = NO;
         if (n->kind == NODE_OR && right == YES) *out = YES;
         return s;
     }
-    s = shell_run_maybe(sh, n->b);
-    if (!s) shell_forget(sh, n->b, cause);
+    s = run_maybe(sh, n->b);
+    if (!s) forget(sh, n->b, cause);
     return s;
 }
 
@@ -235,7 +703,7 @@ static status run_both(shell *sh, const node *n, truth *out)
 static bool once(shell *sh, const node *body, status *s)
 {
     truth t;
-    *s = shell_run(sh, body, &t);
+    *s = run(sh, body, &t);
     bool on = !*s && !sh->stop && !sh->leave_function && !sh->leave_loop;
     sh->next_loop = false;
     return on;
@@ -268,8 +736,8 @@ static status run_while(shell *sh, const node *n)
         if (n->kind == NODE_UNTIL && t != MAYBE) t = !t;
         if (t == NO && cause) say_assumed(sh, n, cause);
         if (t == MAYBE) {
-            s = shell_run_maybe(sh, n->b);
-            if (!s) shell_forget(sh, n->b, cause);
+            s = run_maybe(sh, n->b);
+            if (!s) forget(sh, n->b, cause);
             break;
         }
         if (t == NO || !once(sh, n->b, &s)) break;
@@ -297,45 +765,36 @@ static status run_loop(shell *sh, const node *n)
 
 static status define(shell *sh, const node *n)
 {
-    for (int i = 0; i < sh->n_functions; i++) {
-        function *f = &sh->functions[i];
-        if (f->name.n != n->name.n || memcmp(f->name.s, n->name.s, n->name.n) != 0) continue;
-        f->body = n->b;
-        return OK;
-    }
-    if (sh->n_functions == SHELL_VARIABLES_MAX)
+    const char *name = arena_copy(sh->a, n->name.s, n->name.n);
+    function *f = find_function(sh, name);
+    if (!f && sh->n_functions == SHELL_VARIABLES_MAX)
         return shell_fail(sh, n->line, "too many functions");
-    ARENA_GROW(sh->a, sh->functions, sh->n_functions, sh->functions_room);
-    sh->functions[sh->n_functions++] = (function){n->name, n->b};
+    if (!f) {
+        ARENA_GROW(sh->a, sh->functions, sh->n_functions, sh->functions_room);
+        f = &sh->functions[sh->n_functions++];
+    }
+    *f = (function){name, n->b};
     return OK;
-}
-
-static status run_list(shell *sh, const node *n, truth *out)
-{
-    status s = OK;
-    for (int i = 0; i < n->n_items && !s && !leaving(sh); i++) s = shell_run(sh, n->items[i], out);
-    return s;
 }
 
 static status run_group(shell *sh, const node *n, truth *out)
 {
-    if (!n->subshell) return shell_run(sh, n->b, out);
-    variables kept = shell_copy_variables(sh);
-    status s = shell_charge(sh, sizeof(variable) * (size_t)kept.n / 4);
-    if (!s) s = shell_run(sh, n->b, out);
+    if (!n->subshell) return run(sh, n->b, out);
+    variables kept;
+    status s = set_aside(sh, &kept);
+    if (!s) s = run(sh, n->b, out);
     sh->vars = kept;
     sh->stop = false;
     return s;
 }
 
-static status run_arith(shell *sh, const node *n, truth *out)
+static status run_arithmetic(shell *sh, const node *n, truth *out)
 {
     char *text;
     status s = shell_arithmetic(sh, n->words.items[0], &text);
     if (s) return s;
     *out = shell_has_mark(text) ? MAYBE : strcmp(text, "0") != 0;
-    const char *p = text;
-    if (*out == MAYBE && !sh->cause) sh->cause = shell_next_mark(sh->a, &p);
+    if (*out == MAYBE) shell_depends(sh, text);
     return OK;
 }
 
@@ -344,19 +803,20 @@ static status run_kind(shell *sh, const node *n, truth *out)
     status s = OK;
     switch (n->kind) {
     case NODE_COMMAND:
-        return shell_run_command(sh, n, out);
+        return run_command(sh, n, out);
     case NODE_LIST:
-        return run_list(sh, n, out);
+        for (int i = 0; i < n->n_items && !s && !leaving(sh); i++) s = run(sh, n->items[i], out);
+        return s;
     case NODE_AND:
     case NODE_OR:
         return run_both(sh, n, out);
     case NODE_NOT:
-        s = shell_run(sh, n->a, out);
+        s = run(sh, n->a, out);
         if (*out != MAYBE) *out = !*out;
         return s;
     case NODE_PIPE:
-        s = shell_run(sh, n->a, out);
-        return s ? s : shell_run(sh, n->b, out);
+        s = run(sh, n->a, out);
+        return s ? s : run(sh, n->b, out);
     case NODE_IF:
         return run_if(sh, n, out);
     case NODE_WHILE:
@@ -375,19 +835,135 @@ static status run_kind(shell *sh, const node *n, truth *out)
     case NODE_TEST:
         return shell_test_words(sh, &n->words, out);
     case NODE_ARITH:
-        return run_arith(sh, n, out);
+        return run_arithmetic(sh, n, out);
     case NODE_ARM:
         break;
     }
     return OK;
 }
 
-status shell_run(shell *sh, const node *n, truth *out)
+static status run(shell *sh, const node *n, truth *out)
 {
     *out = YES;
     if (!n) return OK;
-    status s = step(sh, n);
-    if (!s) s = run_kind(sh, n, out);
+    sh->line = n->line;
+    if (++sh->steps > SHELL_STEPS_MAX)
+        return error_set(sh->err, ERR_INPUT,
+                         "%s:%d: the script takes more than %d steps: give the training command "
+                         "itself as a list",
+                         sh->name, n->line, SHELL_STEPS_MAX);
+    if (++sh->depth > SHELL_DEPTH_MAX) return shell_fail(sh, n->line, "nested too deeply");
+    status s = run_kind(sh, n, out);
     sh->depth--;
     return s;
+}
+
+/* Marks of names are read as letters, so what ends a word there (a name that was made of a value
+ * may hold blanks and quotes) becomes '_'; those of commands become commands again, which hold
+ * blanks and quotes. */
+static const char *readable_again(shell *sh, const char *text, size_t n)
+{
+    textbuf t = text_init(sh->a);
+    bool command = false, name = false;
+    for (size_t i = 0; i < n; i++) {
+        bool opens = text[i] == SHELL_MARK, closes = text[i] == SHELL_MARK_END;
+        command |= opens && i + 1 < n && text[i + 1] == '$';
+        name &= !closes;
+        bool ends = name && strchr(" \t\r\n'\"\\`$;&|<>(){}[]", text[i]);
+        if (!command || !(opens || closes)) text_put(&t, ends ? "_" : text + i, 1);
+        name |= opens && !command;
+        command &= !closes;
+    }
+    return t.s;
+}
+
+static status run_text(shell *sh, const char *text, size_t n, int line)
+{
+    if (++sh->depth > SHELL_DEPTH_MAX) return shell_fail(sh, line, "nested too deeply");
+    node *tree;
+    status s = shell_charge(sh, n);
+    text = readable_again(sh, text, n);
+    n = strlen(text);
+    shell_source from = {.name = sh->name, .data = text, .n = n, .line = line};
+    if (!s) s = shell_parse(sh->a, &from, &tree, sh->err);
+    truth t;
+    if (!s) s = run(sh, tree, &t);
+    sh->depth--;
+    return s;
+}
+
+/* ---- from outside */
+
+static status begin(shell *sh, arena *a, const shell_source *from, shell_result *out, error *err)
+{
+    *out = (shell_result){0};
+    *sh = (shell){.a = a,
+                  .name = from->name,
+                  .folder = from->folder,
+                  .err = err,
+                  .sets = from->sets,
+                  .n_sets = from->n_sets,
+                  .out = out};
+    status s = check_bytes(from->name, from->data, from->n, err);
+    for (int i = 0; i < from->n_known && !s; i++)
+        s = shell_assign(sh, from->known[i].name, from->known[i].value);
+    for (int i = 0; i < sh->n_sets && !s; i++) {
+        const char *name = sh->sets[i].name, *value = sh->sets[i].value;
+        s = check_bytes("--set", value, strlen(value), err);
+        if (!s) s = shell_assign(sh, name, value);
+        if (!s) shell_find(sh, name)->given = true;
+    }
+    return s;
+}
+
+status shell_read(arena *a, const shell_source *from, shell_result *out, error *err)
+{
+    shell sh;
+    shell_source whole = *from;
+    node *tree;
+    truth t;
+    status s = begin(&sh, a, from, out, err);
+    whole.data = arena_copy(a, from->data, from->n); /* ends with a 0 */
+    if (!s) s = shell_parse(a, &whole, &tree, err);
+    return s ? s : run(&sh, tree, &t);
+}
+
+status shell_list(arena *a, const shell_source *from, int max, shell_words *out, error *err)
+{
+    shell_result result;
+    shell sh;
+    const char *p = arena_copy(a, from->data, from->n), *end = p + from->n;
+    int line = from->line;
+    *out = (shell_words){0};
+    status s = begin(&sh, a, from, &result, err);
+    while (!s && p < end) {
+        bool skip = strchr(" \t\r\n\v\f", *p) || (*p == '\\' && p + 1 < end && p[1] == '\n') ||
+                    (*p == '\\' && p + 2 < end && p[1] == '\r' && p[2] == '\n');
+        if (skip) {
+            line += *p++ == '\n';
+            continue;
+        }
+        if (*p == '#') {
+            while (p < end && *p != '\n') p++;
+            continue;
+        }
+        size_t len;
+        shell_source rest = {.name = from->name, .data = p, .n = (size_t)(end - p), .line = line};
+        s = shell_word_end(&rest, true, &len, err);
+        sh.line = line;
+        if (!s) s = shell_expand(&sh, (slice){p, len, line}, true, out);
+        for (size_t i = 0; !s && i < len; i++) line += p[i] == '\n';
+        p += s ? 0 : len;
+        if (!s && out->n > max)
+            s = error_set(err, ERR_INPUT, "%s:%d: more than %d words", from->name, line, max);
+    }
+    return s;
+}
+
+status shell_text(arena *a, const shell_source *from, char **out, error *err)
+{
+    shell_result result;
+    shell sh;
+    status s = begin(&sh, a, from, &result, err);
+    return s ? s : shell_expand_text(&sh, (slice){from->data, from->n, from->line}, out);
 }
