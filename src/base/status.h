@@ -28,7 +28,8 @@ typedef struct error {
 status error_set(error *err, status code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Passes a failure on at once, where nothing is to be released first. */
+/* Passes a failure on at once. Where something is to be released first, or ranks must meet, the
+ * first failure is carried there instead: `if (!s) s = ...`. */
 #define TRY(call)                                                                                  \
     do {                                                                                           \
         status try_ = (call);                                                                      \

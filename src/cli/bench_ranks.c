@@ -36,10 +36,9 @@ status bench_setup(bench *b, int n, setup **out, error *err)
     setup *s = *out = ARENA_NEW(b->a, setup);
     recipe_init(r, b->a, "bench");
     recipe_set(r, K_MODEL, value_of_text("tiny"), "bench");
-    status st = OK;
-    for (int i = 0; i < 3 && !st; i++) st = recipe_override(r, words[i], "bench", err);
-    if (!st) st = model_fill(r, err);
-    return st ? st : setup_init(s, r, b->a, err);
+    for (int i = 0; i < 3; i++) TRY(recipe_override(r, words[i], "bench", err));
+    TRY(model_fill(r, err));
+    return setup_init(s, r, b->a, err);
 }
 
 /* ---- files */
@@ -201,9 +200,8 @@ status bench_threads(bench *b, error *err)
     comm **comms = ARENA_ARRAY(b->a, comm *, n);
     void **with = ARENA_ARRAY(b->a, void *, n);
     setup *s;
-    status st = bench_setup(b, n, &s, err);
-    if (!st) st = comm_open_threads(comms, n, err);
-    if (st) return st;
+    TRY(bench_setup(b, n, &s, err));
+    TRY(comm_open_threads(comms, n, err));
     for (int i = 0; i < n; i++) {
         jobs[i] = (rank_job){.b = b, .c = comms[i], .s = s};
         with[i] = &jobs[i];

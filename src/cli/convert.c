@@ -164,12 +164,12 @@ static status setup_from_hf(conversion *v, recipe *r)
     const char *config = arena_text(v->a, "%s/config.json", v->src);
     recipe_set(r, K_MODEL, value_of_text(v->src), "command line");
     recipe_set(r, K_TARGET, value_of_text("moefold"), "its weights are converted, not planned");
-    status s = override_all(v, r);
-    if (!s) s = model_fill(r, &v->err);
-    if (s || !file_exists(config)) return s;
-    s = file_read(v->a, config, CONFIG_BYTES_MAX, &text, &n, &v->err);
-    if (!s) v->c.config = text;
-    return s;
+    TRY(override_all(v, r));
+    TRY(model_fill(r, &v->err));
+    if (!file_exists(config)) return OK;
+    TRY(file_read(v->a, config, CONFIG_BYTES_MAX, &text, &n, &v->err));
+    v->c.config = text;
+    return OK;
 }
 
 /* The recipe in a checkpoint says everything: the model's folder may be gone. */
@@ -196,17 +196,16 @@ static status prepare(conversion *v)
 {
     recipe *r = ARENA_NEW(v->a, recipe);
     recipe_init(r, v->a, v->src);
-    status s = v->from_hf ? setup_from_hf(v, r) : setup_from_ours(v, r);
-    if (!s) s = setup_init(&v->s, r, v->a, &v->err);
-    if (s) return s;
+    TRY(v->from_hf ? setup_from_hf(v, r) : setup_from_ours(v, r));
+    TRY(setup_init(&v->s, r, v->a, &v->err));
     if (!v->from_hf) v->s.m.name = v->info.model;
     weight_list_init(&v->w, &v->s, v->a);
     v->c.s = &v->s;
     v->c.w = &v->w;
-    s = take_array(v, &v->c.weights, v->w.elements);
-    if (s || v->from_hf || v->to_hf || !v->info.has_moments) return s;
-    s = take_array(v, &v->c.exp_avg, v->w.owned);
-    return s ? s : take_array(v, &v->c.exp_avg_sq, v->w.owned);
+    TRY(take_array(v, &v->c.weights, v->w.elements));
+    if (v->from_hf || v->to_hf || !v->info.has_moments) return OK;
+    TRY(take_array(v, &v->c.exp_avg, v->w.owned));
+    return take_array(v, &v->c.exp_avg_sq, v->w.owned);
 }
 
 /* ---- reading and writing */

@@ -100,9 +100,9 @@ status gpu_can_run(const setup *s, error *err)
                          "%lld ranks and cluster.gpus_per_node=%lld; repair: %s",
                          recipe_word(r, K_GPU), (long long)s->lay.world,
                          (long long)s->lay.gpus_per_node, instead);
-    status st = recipe_is(r, K_DEVICE, "cuda") ? named_cudnn_is_there(r, err) : OK;
-    if (!st) st = named_algorithms_are_there(r, err);
-    if (st || !device_cuda_look(&found, &why)) return st;
+    if (recipe_is(r, K_DEVICE, "cuda")) TRY(named_cudnn_is_there(r, err));
+    TRY(named_algorithms_are_there(r, err));
+    if (!device_cuda_look(&found, &why)) return OK;
     return error_set(err, ERR_MACHINE, "cluster.gpu=%s: %s; or %s", recipe_word(r, K_GPU), why.text,
                      instead);
 }

@@ -186,9 +186,8 @@ static status read_against(plan_answer *p, recipe *r, const plan_words *w, arena
                          "--against %s: there is no such recipe (a YAML file, or an input of "
                          "Megatron-LM)",
                          w->against);
-    status s = input_read(own, w->against, &w->how, err);
-    if (!s) s = model_fill(own, err);
-    if (s) return s;
+    TRY(input_read(own, w->against, &w->how, err));
+    TRY(model_fill(own, err));
     p->own = own;
     return against_join(r, own, err);
 }

@@ -74,10 +74,9 @@ static status price_recipe(profiled *q, const recipe *r, const price_options *o,
     violations found = {0};
     q->s = s;
     q->hw = hw;
-    status st = setup_init(s, r, a, err);
-    if (!st) st = timing_machine(hw, s, a, err);
-    if (!st) st = hardware_has_stack(hw, o->stack ? o->stack : recipe_word(&s->r, K_STACK), err);
-    if (st) return st;
+    TRY(setup_init(s, r, a, err));
+    TRY(timing_machine(hw, s, a, err));
+    TRY(hardware_has_stack(hw, o->stack ? o->stack : recipe_word(&s->r, K_STACK), err));
     rules_check(&found, s, false, a);
     const char *why_not = audit_not_known(s, a);
     if (!why_not) why_not = audit_why_not_of(s, &found, a);

@@ -62,10 +62,9 @@ static status price_it(report_job *j, const report_words *w, price_options *o, a
     j->hw = hw;
     j->found = found;
     j->o = o;
-    status st = setup_init(s, j->given, a, err);
-    if (!st) st = timing_machine(hw, s, a, err);
-    if (!st) st = hardware_has_stack(hw, o->stack ? o->stack : recipe_word(&s->r, K_STACK), err);
-    if (st) return st;
+    TRY(setup_init(s, j->given, a, err));
+    TRY(timing_machine(hw, s, a, err));
+    TRY(hardware_has_stack(hw, o->stack ? o->stack : recipe_word(&s->r, K_STACK), err));
     rules_check(found, s, false, a);
     rules_prove(found, s, false, a);
     const char *why_not = audit_not_known(s, a);

@@ -44,10 +44,10 @@ status cli_routing(price_options *o, const char *word, const setup *s, arena *a,
                          "skew (1..%d) or a file that `train --save-routing` wrote",
                          word, (int)SKEW_MAX);
     routing *r = ARENA_NEW(a, routing);
-    status st = routing_read(r, word, a, err);
-    if (!st) st = routing_fits(r, &s->m, err);
-    if (!st) o->routing = r;
-    return st;
+    TRY(routing_read(r, word, a, err));
+    TRY(routing_fits(r, &s->m, err));
+    o->routing = r;
+    return OK;
 }
 
 static const char by_word[] = "--routing";

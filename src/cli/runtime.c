@@ -61,9 +61,9 @@ static status formats_are_run(const setup *s, arena *a, error *err)
 
 status cli_can_run(const setup *s, arena *a, error *err)
 {
-    status st = gpu_can_run(s, err);
-    if (!st) st = formats_are_run(s, a, err);
-    return st ? st : nothing_is_ignored(&s->r, a, err);
+    TRY(gpu_can_run(s, err));
+    TRY(formats_are_run(s, a, err));
+    return nothing_is_ignored(&s->r, a, err);
 }
 
 /* ---- memory */

@@ -204,11 +204,11 @@ static status print_config(const setup *s, arena *a, error *err)
     size_t n;
     config_made made;
     const char *path = model_config_path(&s->r);
-    status st = path ? file_read(a, path, CONFIG_BYTES_MAX, &text, &n, err) : OK;
+    if (path) TRY(file_read(a, path, CONFIG_BYTES_MAX, &text, &n, err));
     config_source from = {.config = text, .model = s->m.name, .dtype = "float32"};
-    if (!st) st = model_write_config(&s->r, &from, &made, err);
-    if (!st) fputs(made.text, stdout);
-    return st;
+    TRY(model_write_config(&s->r, &from, &made, err));
+    fputs(made.text, stdout);
+    return OK;
 }
 
 status show_export(const recipe *given, const setup *s, const char *system, arena *a, error *err)

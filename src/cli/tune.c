@@ -146,9 +146,8 @@ static status open_tuning(tune *t, const tune_words *w, const recipe *r, setup *
                           error *err)
 {
     t->a = a;
-    status st = setup_init(s, r, a, err);
-    if (!st) st = timing_machine(&t->base, s, a, err);
-    if (st) return st;
+    TRY(setup_init(s, r, a, err));
+    TRY(timing_machine(&t->base, s, a, err));
     /* the job is fixed: ranks and batch do not follow from sizes that may change */
     recipe *fixed = ARENA_NEW(a, recipe);
     *fixed = *r;

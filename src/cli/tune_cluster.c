@@ -123,9 +123,8 @@ status tune_take_log(tune *t, const char *log, bool json, arena *a, error *err)
             "--tell %s: no trial of %s is waiting for a log; repair: write one with --next first",
             log, t->dir);
     trial x = *out;
-    status st = trial_told(t, &x, log, err);
-    if (!st) st = tune_record(t, &x, err);
-    if (st) return st;
+    TRY(trial_told(t, &x, log, err));
+    TRY(tune_record(t, &x, err));
     if (json) {
         cli_json_print(tune_json(t, "told"));
         return OK;

@@ -80,9 +80,8 @@ static status must_agree(const recipe *r, knob_id k, value v, const char *option
 status cli_set_gpu(recipe *r, const char *word, const char *name, error *err)
 {
     value v;
-    status s = knob_accept(r->a, K_GPU, recipe_located(r, K_GPU, value_of_text(name), ""), &v, err);
-    if (!s) s = must_agree(r, K_GPU, v, "--gpus", word, err);
-    if (s) return s;
+    TRY(knob_accept(r->a, K_GPU, recipe_located(r, K_GPU, value_of_text(name), ""), &v, err));
+    TRY(must_agree(r, K_GPU, v, "--gpus", word, err));
     recipe_set(r, K_GPU, v, "--gpus");
     return recipe_read_machine(r, err);
 }
@@ -109,10 +108,10 @@ status cli_set_gpus(recipe *r, const char *word, error *err)
 status cli_set_seq(recipe *r, const char *word, error *err)
 {
     int64_t seq = 0;
-    status s = cli_read_count("--seq", word, 1 << 30, &seq, err);
-    if (!s) s = must_agree(r, K_SEQ, value_of_int(seq), "--seq", word, err);
-    if (!s) recipe_set(r, K_SEQ, value_of_int(seq), "--seq");
-    return s;
+    TRY(cli_read_count("--seq", word, 1 << 30, &seq, err));
+    TRY(must_agree(r, K_SEQ, value_of_int(seq), "--seq", word, err));
+    recipe_set(r, K_SEQ, value_of_int(seq), "--seq");
+    return OK;
 }
 
 void cli_reach_seq(recipe *r)

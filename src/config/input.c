@@ -47,8 +47,7 @@ status input_read(recipe *r, const char *path, const megatron_options *how, erro
 {
     char *data;
     size_t n;
-    status s = file_read(r->a, path, MEGATRON_BYTES_MAX, &data, &n, err);
-    if (s) return s;
+    TRY(file_read(r->a, path, MEGATRON_BYTES_MAX, &data, &n, err));
     r->folder = file_folder(r->a, path);
     return input_is_megatron(data, n) ? megatron_parse_with(r, path, data, n, how, err)
                                       : recipe_parse_yaml(r, path, data, n, err);

@@ -251,8 +251,8 @@ status knob_read(arena *a, knob_id k, const char *s, value *out, error *err)
 status knob_parse(arena *a, knob_id k, const char *s, value *out, error *err)
 {
     value v;
-    status st = knob_read(a, k, s, &v, err);
-    return st ? st : knob_accept(a, k, v, out, err);
+    TRY(knob_read(a, k, s, &v, err));
+    return knob_accept(a, k, v, out, err);
 }
 
 /* ---- defaults */

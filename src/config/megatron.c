@@ -112,9 +112,9 @@ static status one_value(reader *rd, const knob *kn, const char *word, value *out
     if (kn->form == EITHER && kn->kind == INT && strpbrk(word, "[](),*+"))
         return list_expression(rd->r->a, word, out, rd->err);
     value v;
-    status s = value_scalar(rd->r->a, word, &v, rd->err);
-    if (!s && v.kind != V_NULL) *out = v;
-    return s;
+    TRY(value_scalar(rd->r->a, word, &v, rd->err));
+    if (v.kind != V_NULL) *out = v;
+    return OK;
 }
 
 static status knob_value(reader *rd, knob_id k, const values *vs, value *out)
@@ -124,10 +124,7 @@ static status knob_value(reader *rd, knob_id k, const values *vs, value *out)
     if (bracket && vs->n == 1) return value_parse(rd->r->a, vs->text[0], out, rd->err);
     if (vs->n == 1) return one_value(rd, kn, vs->text[0], out);
     value *items = ARENA_ARRAY(rd->r->a, value, vs->n);
-    for (int i = 0; i < vs->n; i++) {
-        status s = one_value(rd, kn, vs->text[i], &items[i]);
-        if (s) return s;
-    }
+    for (int i = 0; i < vs->n; i++) TRY(one_value(rd, kn, vs->text[i], &items[i]));
     *out = (value){.kind = V_LIST, .list = {items, vs->n}};
     return OK;
 }
@@ -184,8 +181,7 @@ static status set_knobs(reader *rd, const occurrence *o, int *used, bool *known)
         char mark;
         if (!knob_has_flag((knob_id)k, o->flag, &mark)) continue;
         *known = true;
-        status s = set_knob(rd, o, (knob_id)k, mark, used);
-        if (s) return s;
+        TRY(set_knob(rd, o, (knob_id)k, mark, used));
     }
     return OK;
 }
@@ -199,9 +195,8 @@ status combo_apply(recipe *r, const combo *c, const char *where, error *err)
         bool yields = c->set[i].v[0] == '?';
         if (yields && r->knob[k].from == FROM_USER) continue;
         value v;
-        status s = knob_parse(r->a, c->set[i].k, c->set[i].v + yields, &v, err);
-        if (!s) s = recipe_set_key(r, knobs[k].key, v, where, err);
-        if (s) return s;
+        TRY(knob_parse(r->a, c->set[i].k, c->set[i].v + yields, &v, err));
+        TRY(recipe_set_key(r, knobs[k].key, v, where, err));
     }
     return OK;
 }
@@ -212,8 +207,7 @@ static status set_combo(reader *rd, const occurrence *o, int *used, bool *known)
     const combo *c = combo_find(o->flag, word);
     if (!c || (c->word && o->n_words > 1 && !o->inline_value)) return OK;
     values vs;
-    status s = take_values(rd, o, c->word ? ARITY_1 : ARITY_0, &vs);
-    if (s) return s;
+    TRY(take_values(rd, o, c->word ? ARITY_1 : ARITY_0, &vs));
     *known = true;
     *used = vs.used;
     rd->group_queries |= strcmp(c->flag, "--group-query-attention") == 0;
@@ -229,8 +223,7 @@ static status set_padded_vocab(reader *rd, const occurrence *o, int *used, bool 
 {
     if (strcmp(o->flag, "--padded-vocab-size") != 0) return OK;
     *known = true;
-    status s = set_knob(rd, o, K_VOCAB, 0, used);
-    if (s) return s;
+    TRY(set_knob(rd, o, K_VOCAB, 0, used));
     rd->padded_vocab = rd->r->knob[K_VOCAB].v;
     return recipe_set_key(rd->r, knobs[K_VOCAB_PAD].key, value_of_bool(false), rd->where, rd->err);
 }

@@ -72,10 +72,7 @@ static void vocabulary(reader *rd)
 
 static status apply_last(reader *rd)
 {
-    for (int i = 0; i < rd->n_last; i++) {
-        status s = combo_apply(rd->r, rd->last[i], rd->where, rd->err);
-        if (s) return s;
-    }
+    for (int i = 0; i < rd->n_last; i++) TRY(combo_apply(rd->r, rd->last[i], rd->where, rd->err));
     return OK;
 }
 
@@ -135,9 +132,8 @@ static status say_trouble(reader *rd)
 
 status reader_finish(reader *rd)
 {
-    status s = apply_last(rd);
-    if (!s) s = say_trouble(rd);
-    if (s) return s;
+    TRY(apply_last(rd));
+    TRY(say_trouble(rd));
     if (rd->padded_vocab.kind != V_NULL)
         recipe_set(rd->r, K_VOCAB, rd->padded_vocab, "--padded-vocab-size");
     if (recipe_is_lm(rd->r)) group_queries(rd);

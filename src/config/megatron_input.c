@@ -120,8 +120,8 @@ static status read_list(reader *rd, const char *data, size_t n, shell_set *sets,
                          .line = 1,
                          .sets = sets,
                          .n_sets = o ? o->n_sets : 0};
-    status s = shell_list(rd->r->a, &from, MEGATRON_WORDS_MAX, &w, rd->err);
-    return s ? s : reader_words(rd, &w, 0);
+    TRY(shell_list(rd->r->a, &from, MEGATRON_WORDS_MAX, &w, rd->err));
+    return reader_words(rd, &w, 0);
 }
 
 status megatron_parse_with(recipe *r, const char *name, const char *data, size_t n,
@@ -132,17 +132,13 @@ status megatron_parse_with(recipe *r, const char *name, const char *data, size_t
                          MEGATRON_BYTES_MAX);
     reader rd = {.r = r, .name = name, .where = name, .err = err, .in_file = true};
     shell_set *sets;
-    status s = take_sets(r, o, &sets, err);
-    if (s) return s;
+    TRY(take_sets(r, o, &sets, err));
     recipe_set_system(r, MEGATRON_LM, "a Megatron-LM argument list");
-    if (megatron_is_yaml(data, n))
-        s = megatron_yaml(&rd, data, n, sets, o);
-    else if (megatron_is_script(data, n))
-        s = megatron_script(&rd, data, n, sets, o);
-    else
-        s = read_list(&rd, data, n, sets, o);
-    if (!s) s = unused_sets(name, sets, o ? o->n_sets : 0, err);
-    return s ? s : reader_finish(&rd);
+    TRY(megatron_is_yaml(data, n)     ? megatron_yaml(&rd, data, n, sets, o)
+        : megatron_is_script(data, n) ? megatron_script(&rd, data, n, sets, o)
+                                      : read_list(&rd, data, n, sets, o));
+    TRY(unused_sets(name, sets, o ? o->n_sets : 0, err));
+    return reader_finish(&rd);
 }
 
 status megatron_read_with(recipe *r, const char *path, const megatron_options *o, error *err)
@@ -150,9 +146,8 @@ status megatron_read_with(recipe *r, const char *path, const megatron_options *o
     char *data;
     size_t n;
     bool input = strcmp(path, "-") == 0;
-    status s = input ? file_read_input(r->a, MEGATRON_BYTES_MAX, &data, &n, err)
-                     : file_read(r->a, path, MEGATRON_BYTES_MAX, &data, &n, err);
-    if (s) return s;
+    TRY(input ? file_read_input(r->a, MEGATRON_BYTES_MAX, &data, &n, err)
+              : file_read(r->a, path, MEGATRON_BYTES_MAX, &data, &n, err));
     r->folder = input ? "" : file_folder(r->a, path);
     return megatron_parse_with(r, input ? "standard input" : path, data, n, o, err);
 }

@@ -43,8 +43,7 @@ static status new_list(cursor *c, int64_t n, value *out)
 
 static status join(cursor *c, value x, value y, value *out)
 {
-    status s = new_list(c, (int64_t)x.list.n + y.list.n, out);
-    if (s) return s;
+    TRY(new_list(c, (int64_t)x.list.n + y.list.n, out));
     value *items = (value *)out->list.items;
     for (int i = 0; i < out->list.n; i++)
         items[i] = i < x.list.n ? x.list.items[i] : y.list.items[i - x.list.n];
@@ -66,8 +65,7 @@ static status repeat(cursor *c, value once, int64_t times, value *out)
     int64_t n;
     if (times < 0) times = 0;
     if (__builtin_mul_overflow(once.list.n, times, &n)) n = INT64_MAX;
-    status s = new_list(c, n, out);
-    if (s) return s;
+    TRY(new_list(c, n, out));
     value *items = (value *)out->list.items;
     for (int i = 0; i < out->list.n; i++) items[i] = once.list.items[i % once.list.n];
     return OK;
@@ -104,8 +102,7 @@ static status items_up_to(cursor *c, char end, value *out, bool *commas)
             items = larger;
             room *= 2;
         }
-        status s = expression(c, &items[n++]);
-        if (s) return s;
+        TRY(expression(c, &items[n++]));
         if (peek(c) == ',') {
             *commas = true;
             c->p++;
@@ -160,33 +157,32 @@ static status factor(cursor *c, value *out)
 
 static status term(cursor *c, value *out)
 {
-    status s = factor(c, out);
-    while (!s && peek(c) == '*') {
+    TRY(factor(c, out));
+    while (peek(c) == '*') {
         c->p++;
         value next;
-        s = factor(c, &next);
-        if (!s) s = multiply(c, out, next);
+        TRY(factor(c, &next));
+        TRY(multiply(c, out, next));
     }
-    return s;
+    return OK;
 }
 
 static status expression(cursor *c, value *out)
 {
-    status s = term(c, out);
-    while (!s && peek(c) == '+') {
+    TRY(term(c, out));
+    while (peek(c) == '+') {
         c->p++;
         value next;
-        s = term(c, &next);
-        if (!s) s = add(c, out, next);
+        TRY(term(c, &next));
+        TRY(add(c, out, next));
     }
-    return s;
+    return OK;
 }
 
 static status evaluate(cursor *c, value *out)
 {
     bool commas;
-    status s = items_up_to(c, 0, out, &commas);
-    if (s) return s;
+    TRY(items_up_to(c, 0, out, &commas));
     if (out->list.n == 0) return fail(c, "a number or a list is expected");
     if (commas) return only_numbers(c, *out);
     *out = out->list.items[0];

@@ -207,15 +207,14 @@ static status read_command(reader *rd, const candidate *c)
     recipe_note(rd->r, "%s: the training command %.200s is read; nothing was executed", rd->where,
                 shell_plain(rd->r->a, cmd->words.text[c->program - 1]));
     const char *program = cmd->words.text[c->program - 1];
-    status s = refuse_program(rd, program);
+    TRY(refuse_program(rd, program));
     for (int i = 0; i < cmd->words.n && i < c->program; i++)
         rd->torchrun |= is_launcher(cmd->words.text[i]);
-    for (int i = 0; i < cmd->environment.n && !s; i++) {
+    for (int i = 0; i < cmd->environment.n; i++) {
         bool taken;
-        s = reader_environment(rd, cmd->environment.text[i], &taken);
+        TRY(reader_environment(rd, cmd->environment.text[i], &taken));
     }
-    if (!s) s = reader_launcher(rd, &cmd->words, c->program);
-    if (s) return s;
+    TRY(reader_launcher(rd, &cmd->words, c->program));
     return bridge_launches(program) ? bridge_launch(rd, &cmd->words, c->program)
                                     : reader_words(rd, &cmd->words, c->program);
 }

@@ -55,8 +55,7 @@ static status put_scalar(const source *in, const yaml_node *n, shell_words *w)
 {
     arena *a = in->rd->r->a;
     char *text;
-    status s = expanded(in, n, &text);
-    if (s) return s;
+    TRY(expanded(in, n, &text));
     size_t len = strlen(text);
     if (len >= 2 && strchr("'\"", text[0]) && text[len - 1] == text[0]) { /* a shell's quotes */
         shell_push(a, w, arena_copy(a, text + 1, len - 2), n->line);
@@ -143,14 +142,15 @@ status megatron_yaml(reader *rd, const char *data, size_t n, shell_set *sets,
     source in = {rd, sets, o ? o->n_sets : 0};
     yaml_node *root;
     const yaml_node *flags;
-    status s = yaml_parse(rd->r->a, rd->name, data, n, &root, rd->err);
-    if (!s) s = check_mode(&in, root);
-    if (!s) s = find_flags(&in, root, o ? o->command : NULL, &flags);
-    if (!s) s = take_environment(&in, root);
+    TRY(yaml_parse(rd->r->a, rd->name, data, n, &root, rd->err));
+    TRY(check_mode(&in, root));
+    TRY(find_flags(&in, root, o ? o->command : NULL, &flags));
+    TRY(take_environment(&in, root));
     shell_words w = {0};
-    for (int i = 0; !s && i < flags->n_items; i++) s = put_flag(&in, flags->items[i], &w);
-    if (!s && w.n > MEGATRON_WORDS_MAX)
-        s = error_set(rd->err, ERR_INPUT, "%s: more than %d words", rd->name, MEGATRON_WORDS_MAX);
+    for (int i = 0; i < flags->n_items; i++) TRY(put_flag(&in, flags->items[i], &w));
+    if (w.n > MEGATRON_WORDS_MAX)
+        return error_set(rd->err, ERR_INPUT, "%s: more than %d words", rd->name,
+                         MEGATRON_WORDS_MAX);
     rd->in_launcher = false;
-    return s ? s : reader_words(rd, &w, 0);
+    return reader_words(rd, &w, 0);
 }

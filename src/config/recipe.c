@@ -344,23 +344,21 @@ static status yaml_section(yaml_place *at, const yaml_node *map, const char *pre
 status recipe_parse_yaml(recipe *r, const char *name, const char *data, size_t n, error *err)
 {
     yaml_node *root;
-    status s = yaml_parse(r->a, name, data, n, &root, err);
-    if (s) return s;
+    TRY(yaml_parse(r->a, name, data, n, &root, err));
     if (root->kind != YAML_MAP)
         return error_set(err, ERR_INPUT,
                          "%s:%d: a recipe is a map of knobs, such as `model: {...}`", name,
                          root->line);
     yaml_place at = {r, name, err, text_init(r->a), 0};
-    s = yaml_section(&at, root, "");
-    return s || !at.n_unknown ? s : error_set(err, ERR_INPUT, "%s", at.unknown.s);
+    TRY(yaml_section(&at, root, ""));
+    return at.n_unknown ? error_set(err, ERR_INPUT, "%s", at.unknown.s) : OK;
 }
 
 status recipe_read_yaml(recipe *r, const char *path, error *err)
 {
     char *data;
     size_t n;
-    status s = file_read(r->a, path, YAML_BYTES_MAX, &data, &n, err);
-    if (s) return s;
+    TRY(file_read(r->a, path, YAML_BYTES_MAX, &data, &n, err));
     r->folder = file_folder(r->a, path);
     return recipe_parse_yaml(r, path, data, n, err);
 }

@@ -127,9 +127,9 @@ status stored_model(const stored_recipe *stored, recipe *out, error *err)
 status stored_job(const stored_recipe *stored, job *out, arena *a, error *err)
 {
     recipe *then = ARENA_NEW(a, recipe);
-    status s = read_then(then, stored, a, err);
-    if (!s) job_of(out, then);
-    return s;
+    TRY(read_then(then, stored, a, err));
+    job_of(out, then);
+    return OK;
 }
 
 int64_t stored_vocabulary(const stored_recipe *stored, arena *a)

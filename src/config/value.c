@@ -123,8 +123,7 @@ static status list(cursor *c, int depth, value *out)
             items = larger;
             room *= 2;
         }
-        status s = element(c, depth + 1, &items[n++]);
-        if (s) return s;
+        TRY(element(c, depth + 1, &items[n++]));
         skip_space(c);
         if (*c->p == ',')
             c->p++;
@@ -161,8 +160,7 @@ static status element(cursor *c, int depth, value *out)
 static status parse(cursor c, value *out)
 {
     value v;
-    status st = element(&c, 0, &v);
-    if (st) return st;
+    TRY(element(&c, 0, &v));
     skip_space(&c);
     if (*c.p) return error_set(c.err, ERR_INPUT, "'%s' follows the end of the value", c.p);
     *out = v;

@@ -305,15 +305,14 @@ status hardware_parse(hardware *h, const char *path, const char *data, size_t n,
     hardware made = {.path = path};
     reader r = {.h = &made, .a = a, .path = path, .err = err};
     yaml_node *root;
-    status s = yaml_parse(a, path, data, n, &root, err);
-    if (s) return s;
+    TRY(yaml_parse(a, path, data, n, &root, err));
     if (root->kind != YAML_MAP)
         return error_set(err, ERR_INPUT,
                          "%s: is not a map of keys; hardware/h100.yaml is an example", path);
-    for (int i = 0; i < root->n_items && !s; i++)
-        s = read_node(&r, root->items[i], root->items[i]->key ? root->items[i]->key : "");
-    if (!s) s = check_whole(&r);
-    if (!s) hardware_leave(&made, HEADROOM_DEFAULT);
-    if (!s) *h = made;
-    return s;
+    for (int i = 0; i < root->n_items; i++)
+        TRY(read_node(&r, root->items[i], root->items[i]->key ? root->items[i]->key : ""));
+    TRY(check_whole(&r));
+    hardware_leave(&made, HEADROOM_DEFAULT);
+    *h = made;
+    return OK;
 }

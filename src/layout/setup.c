@@ -164,10 +164,9 @@ status setup_init(setup *s, const recipe *given, arena *a, error *err)
     memset(s, 0, sizeof *s);
     s->r = *given;
     s->r.a = a;
-    status st = recipe_read_machine(&s->r, err);
-    if (!st) st = resolve(&s->r, &s->j, err);
-    if (!st) st = model_init(&s->m, &s->j, a, err);
-    if (st) return st;
+    TRY(recipe_read_machine(&s->r, err));
+    TRY(resolve(&s->r, &s->j, err));
+    TRY(model_init(&s->m, &s->j, a, err));
     param_table_init(&s->params, &s->m, a);
     s->gpu = s->j.machine;
     if (!s->gpu) s->gpu = gpu_find(knobs[K_GPU].dflt); /* a rule names the word that is wrong */

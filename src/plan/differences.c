@@ -41,9 +41,8 @@ typedef struct walk {
 static status open_end(diff_end *e, const recipe *given, const diff_job *j, arena *a, error *err)
 {
     *e = (diff_end){.given = given, .s = ARENA_NEW(a, setup), .hw = ARENA_NEW(a, hardware)};
-    status s = setup_init(e->s, given, a, err);
-    if (!s) s = j->machine(e->hw, e->s, a, err);
-    if (s) return s;
+    TRY(setup_init(e->s, given, a, err));
+    TRY(j->machine(e->hw, e->s, a, err));
     rules_check(&e->found, e->s, false, a);
     rules_prove(&e->found, e->s, false, a);
     e->why_not = audit_not_known(e->s, a);
@@ -292,10 +291,9 @@ static void walk_path(walk *w)
 status differences_find(differences *out, const diff_job *j, arena *a, error *err)
 {
     *out = (differences){0};
-    status s = open_end(&out->a, j->a, j, a, err);
-    if (!s) s = open_end(&out->b, j->b, j, a, err);
-    if (!s) s = same_model(out, err);
-    if (s) return s;
+    TRY(open_end(&out->a, j->a, j, a, err));
+    TRY(open_end(&out->b, j->b, j, a, err));
+    TRY(same_model(out, err));
     find_knobs(out, a);
     if (out->a.why_not || out->b.why_not) return OK;
     walk w = {.j = j, .out = out, .a = a};

@@ -206,13 +206,13 @@ static status read_root(reader *x, const json_t *root)
                    x->path);
     const char *name = json_string_value(json_object_get(root, "model"));
     if (name) r->model = arena_copy(x->a, name, strlen(name));
-    status s = whole(x, root, "experts", 1, &r->experts);
-    if (!s && r->experts > EXPERTS_MAX)
-        s = BAD(x, "%s: \"experts\": %lld is too large", x->path, (long long)r->experts);
-    if (!s) s = whole(x, root, "topk", 0, &r->topk);
-    if (!s) s = whole(x, root, "steps", 0, &r->steps);
-    if (!s) s = whole(x, root, "tokens", 0, &r->tokens);
-    return s ? s : read_layers(x, json_object_get(root, "layers"));
+    TRY(whole(x, root, "experts", 1, &r->experts));
+    if (r->experts > EXPERTS_MAX)
+        return BAD(x, "%s: \"experts\": %lld is too large", x->path, (long long)r->experts);
+    TRY(whole(x, root, "topk", 0, &r->topk));
+    TRY(whole(x, root, "steps", 0, &r->steps));
+    TRY(whole(x, root, "tokens", 0, &r->tokens));
+    return read_layers(x, json_object_get(root, "layers"));
 }
 
 status routing_parse(routing *r, const char *path, const char *data, size_t n, arena *a, error *err)

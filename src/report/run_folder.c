@@ -227,11 +227,11 @@ status run_folder_read(run_folder *out, const char *path, arena *a, error *err)
     out->routing = in_folder(path, "routing.json", a);
     char *data;
     size_t n;
-    status s = file_read(a, metrics, METRICS_BYTES_MAX, &data, &n, err);
-    if (!s) s = run_lines_parse(&out->lines, metrics, data, n, a, err);
-    if (!s && summary) s = file_read(a, summary, SUMMARY_BYTES_MAX, &data, &n, err);
-    if (!s && summary) s = run_summary_parse(&out->summary, summary, data, n, err);
-    return s;
+    TRY(file_read(a, metrics, METRICS_BYTES_MAX, &data, &n, err));
+    TRY(run_lines_parse(&out->lines, metrics, data, n, a, err));
+    if (summary) TRY(file_read(a, summary, SUMMARY_BYTES_MAX, &data, &n, err));
+    if (summary) TRY(run_summary_parse(&out->summary, summary, data, n, err));
+    return OK;
 }
 
 void run_folder_release(run_folder *r)

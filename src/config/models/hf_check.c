@@ -115,11 +115,10 @@ static status check_single_weight(const config *c)
 status config_check(const config *c)
 {
     for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
-        status s = config_in(c, pairs[i].families) ? check_pair(c, &pairs[i]) : OK;
-        if (s) return s;
+        if (config_in(c, pairs[i].families)) TRY(check_pair(c, &pairs[i]));
     }
-    status s = check_head(c);
-    if (!s) s = check_latent_head(c);
-    if (!s) s = check_single_weight(c);
-    return s ? s : check_group_sizes(c);
+    TRY(check_head(c));
+    TRY(check_latent_head(c));
+    TRY(check_single_weight(c));
+    return check_group_sizes(c);
 }

@@ -222,10 +222,10 @@ static status read_groups(const config *c)
     if (!json_is_integer(k) || json_integer_value(k) < 1)
         return config_wrong(c, "topk_group", k, "a whole number from 1 is needed");
     if (json_integer_value(n) == 1) return OK; /* one group limits nothing */
-    status s = config_knob(c, "n_group", n, K_GROUPS);
-    if (!s) s = config_knob(c, "topk_group", k, K_GROUP_TOPK);
+    TRY(config_knob(c, "n_group", n, K_GROUPS));
+    TRY(config_knob(c, "topk_group", k, K_GROUP_TOPK));
     const char *score = config_in(c, IN(DEEPSEEK_V2)) ? "best" : "best_two";
-    return s ? s : config_set(c, "n_group", K_GROUP_SCORE, value_of_text(score));
+    return config_set(c, "n_group", K_GROUP_SCORE, value_of_text(score));
 }
 
 static void write_groups(const draft *d)
@@ -357,11 +357,11 @@ static status read_mlp_bias(const config *c)
 {
     bool oss = config_in(c, IN(GPT_OSS)), in_mlps = true, in_attention;
     if (!oss && !config_in(c, IN(LLAMA))) return OK;
-    status s = oss ? OK : read_switch(c, "mlp_bias", false, &in_mlps);
-    if (!s) s = read_switch(c, "attention_bias", oss, &in_attention);
-    if (s || !in_mlps) return s;
-    s = oss ? OK : config_set(c, "mlp_bias", K_LINEAR_BIAS, value_of_bool(true));
-    if (s || in_attention) return s;
+    if (!oss) TRY(read_switch(c, "mlp_bias", false, &in_mlps));
+    TRY(read_switch(c, "attention_bias", oss, &in_attention));
+    if (!in_mlps) return OK;
+    if (!oss) TRY(config_set(c, "mlp_bias", K_LINEAR_BIAS, value_of_bool(true)));
+    if (in_attention) return OK;
     return config_set(c, "attention_bias", K_MLP_BIAS_ALONE, value_of_bool(true));
 }
 

@@ -185,16 +185,14 @@ static status read_window(const config *c)
     int64_t n;
     bool used = false, any = false, all = true; /* of the layers */
     const json_t *v = config_find(c, "sliding_window", NULL);
-    status s = read_layer_types(c, flags, &n);
-    if (!s) s = window_in_use(c, &used);
-    if (s) return s;
+    TRY(read_layer_types(c, flags, &n));
+    TRY(window_in_use(c, &used));
     if (!n && config_in(c, IN(GPT_OSS)))
         return config_missing(c, "layer_types", "which layers have the window is needed");
     if (!n && used && v && config_in(c, IN(QWEN2_MOE))) /* versions of transformers differ */
         return config_missing(c, "layer_types",
                               "use_sliding_window is true: which layers have the window is needed");
-    if (!n && used && v && config_in(c, IN(UPPER_WINDOW))) s = read_upper_window(c, flags, &n);
-    if (s) return s;
+    if (!n && used && v && config_in(c, IN(UPPER_WINDOW))) TRY(read_upper_window(c, flags, &n));
     for (int64_t i = 0; i < n; i++) {
         any = any || flags[i];
         all = all && flags[i];
@@ -208,8 +206,8 @@ static status read_window(const config *c)
                             "transformers asks sliding_window alone in this family, and gives the "
                             "window to all layers or to none");
     if (n ? !any : !used) return OK;
-    s = fill_window(c, v);
-    return s || !n ? s : fill_kinds(c, K_WINDOW_SKIP, flags, n);
+    TRY(fill_window(c, v));
+    return n ? fill_kinds(c, K_WINDOW_SKIP, flags, n) : OK;
 }
 
 static status read_full(const config *c)

@@ -89,9 +89,8 @@ static status find_type(const config *c, rope_kind *kind)
 {
     const char *field = "rope_parameters.rope_type", *old_field = "rope_scaling.type";
     const json_t *v, *old;
-    status s = find_key(c, "rope_type", false, &field, &v);
-    if (!s) s = find_key(c, "type", false, &old_field, &old);
-    if (s) return s;
+    TRY(find_key(c, "rope_type", false, &field, &v));
+    TRY(find_key(c, "type", false, &old_field, &old));
     if (v && old && !json_equal(v, old))
         return config_wrong(c, old_field, old, "%s is %s: make them equal or remove one", field,
                             config_text(c, v));
@@ -153,9 +152,8 @@ static status number_of(const config *c, const char *key, double *out)
 static status read_llama3(const config *c)
 {
     double low, high;
-    status s = number_of(c, "low_freq_factor", &low);
-    if (!s) s = number_of(c, "high_freq_factor", &high);
-    if (s) return s;
+    TRY(number_of(c, "low_freq_factor", &low));
+    TRY(number_of(c, "high_freq_factor", &high));
     if (high <= low)
         return error_set(c->err, ERR_INPUT,
                          "%s: high_freq_factor is %g and low_freq_factor %g; the first must be "
@@ -177,11 +175,10 @@ static double yarn_scale(double factor, double mscale)
 static status read_table_scale(const config *c)
 {
     double factor, one, all, given;
-    status s = number_of(c, "factor", &factor);
-    if (!s) s = number_of(c, "mscale", &one);
-    if (!s) s = number_of(c, "mscale_all_dim", &all);
-    if (!s) s = number_of(c, "attention_factor", &given);
-    if (s) return s;
+    TRY(number_of(c, "factor", &factor));
+    TRY(number_of(c, "mscale", &one));
+    TRY(number_of(c, "mscale_all_dim", &all));
+    TRY(number_of(c, "attention_factor", &given));
     if (given == 0 && one != 0 && all != 0)
         return config_set(c, "mscale", K_ROPE_MSCALE, value_of_float(one));
     if (given == 0 && all == 0) return OK; /* that of 1, as the knob's default is */
@@ -225,21 +222,20 @@ static status check_rotated(const config *c)
 status config_rope(const config *c)
 {
     rope_kind kind = DEFAULT;
-    status s = check_section(c, "rope_parameters");
-    if (!s) s = check_section(c, "rope_scaling");
-    if (!s) s = find_type(c, &kind);
-    if (s) return s;
-    for (size_t i = 0; !s && i < sizeof keys / sizeof keys[0]; i++) s = read_key(c, &keys[i], kind);
-    if (!s) s = check_rotated(c);
-    if (!s && kind == LLAMA3) s = read_llama3(c);
-    if (!s && kind == DYNAMIC) /* trained for as many positions as the file has, not the recipe */
-        s = config_set(c, "max_position_embeddings", K_ROPE_TRAINED,
-                       value_of_int(config_int(c, "max_position_embeddings")));
-    if (s || kind != YARN) return s;
-    s = read_table_scale(c);
-    if (!s) s = config_set(c, "rope_type", K_ROPE_TYPE, value_of_text("yarn"));
-    bool latent = config_in(c, IN(LATENT)); /* there Megatron's position type stays "rope" */
-    return s || latent ? s : config_set(c, "rope_type", K_POSITION, value_of_text("yarn"));
+    TRY(check_section(c, "rope_parameters"));
+    TRY(check_section(c, "rope_scaling"));
+    TRY(find_type(c, &kind));
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) TRY(read_key(c, &keys[i], kind));
+    TRY(check_rotated(c));
+    if (kind == LLAMA3) TRY(read_llama3(c));
+    if (kind == DYNAMIC) /* trained for as many positions as the file has, not the recipe */
+        TRY(config_set(c, "max_position_embeddings", K_ROPE_TRAINED,
+                       value_of_int(config_int(c, "max_position_embeddings"))));
+    if (kind != YARN) return OK;
+    TRY(read_table_scale(c));
+    TRY(config_set(c, "rope_type", K_ROPE_TYPE, value_of_text("yarn")));
+    if (config_in(c, IN(LATENT))) return OK; /* there Megatron's position type stays "rope" */
+    return config_set(c, "rope_type", K_POSITION, value_of_text("yarn"));
 }
 
 /* ---- writing */

@@ -201,11 +201,11 @@ static status same_start(const tune *t, error *err)
 
 status tune_open(tune *t, error *err)
 {
-    status s = file_make_folder(t->dir, err);
-    if (!s) s = same_start(t, err);
-    if (!s) s = read_lines(t, err);
-    if (!s) tune_learn(t);
-    return s;
+    TRY(file_make_folder(t->dir, err));
+    TRY(same_start(t, err));
+    TRY(read_lines(t, err));
+    tune_learn(t);
+    return OK;
 }
 
 status tune_write_recipe(const tune *t, const trial *x, error *err)

@@ -104,14 +104,14 @@ static status take_op(reader *r, json_t *e, int64_t rank, int64_t stream)
                   .layer = whole(args, "layer"),
                   .bytes = whole(args, "bytes")};
     double length = 0;
-    status s = seconds(r, e, "ts", &o.start);
-    if (!s) s = seconds(r, e, "dur", &length);
+    TRY(seconds(r, e, "ts", &o.start));
+    TRY(seconds(r, e, "dur", &length));
     o.end = o.start + length;
     o.seconds = length;
-    if (!s && json_object_get(args, "whole_us")) s = seconds(r, args, "whole_us", &o.seconds);
-    if (!s) s = take_message(r, &o, args);
-    if (!s) trace_add(r->t, o);
-    return s;
+    if (json_object_get(args, "whole_us")) TRY(seconds(r, args, "whole_us", &o.seconds));
+    TRY(take_message(r, &o, args));
+    trace_add(r->t, o);
+    return OK;
 }
 
 static status take_event(reader *r, json_t *e)

@@ -289,20 +289,20 @@ static status check_fingerprint(const loading *l)
 static status load_arrays(const loading *l)
 {
     box_list boxes[CHECKPOINT_KINDS] = {{0}};
-    status s = check_moments(l);
+    TRY(check_moments(l));
     int n = l->info->has_moments ? CHECKPOINT_KINDS : 1;
-    for (int i = 0; i < n && !s; i++) {
+    for (int i = 0; i < n; i++) {
         checkpoint_kind k = checkpoint_kind_of(l->c, i);
-        if (k.values) s = read_kind(l, &k, &boxes[i]);
-        if (k.values && !s) s = check_kind(l, &k, &boxes[i]);
+        if (k.values) TRY(read_kind(l, &k, &boxes[i]));
+        if (k.values) TRY(check_kind(l, &k, &boxes[i]));
     }
-    if (!s) s = check_fingerprint(l);
-    for (int i = 0; i < n && !s; i++) {
+    TRY(check_fingerprint(l));
+    for (int i = 0; i < n; i++) {
         checkpoint_kind k = checkpoint_kind_of(l->c, i);
-        if (k.values) s = load_kind(l, &k, &boxes[i]);
+        if (k.values) TRY(load_kind(l, &k, &boxes[i]));
     }
-    if (!s && l->c->exp_avg && !l->info->has_moments) zero_moments(l->c);
-    return s;
+    if (l->c->exp_avg && !l->info->has_moments) zero_moments(l->c);
+    return OK;
 }
 
 status checkpoint_load(checkpoint *c, const char *folder, int64_t iteration, error *err)

@@ -54,10 +54,9 @@ static status look_for_space(const char *folder, double needed, arena *a, error 
 static status take(const char *folder, const lock_options *o, checkpoint_lock **lock, error *err)
 {
     int kept = 0;
-    status s = checkpoint_refuse_foreign(folder, err);
-    if (!s) s = disk_make_folders(folder, err);
-    if (!s) s = checkpoint_lock_take(lock, folder, o, err);
-    if (s) return s;
+    TRY(checkpoint_refuse_foreign(folder, err));
+    TRY(disk_make_folders(folder, err));
+    TRY(checkpoint_lock_take(lock, folder, o, err));
     checkpoint_clean(folder, checkpoint_lock_held(*lock), &kept);
     if (kept == 0 || !o || !o->say) return OK;
     arena *a = arena_create();

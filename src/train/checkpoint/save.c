@@ -61,14 +61,13 @@ static void let_go(checkpoint_saving *v)
 
 static status make_folder(checkpoint_saving *v, error *err)
 {
-    status s = disk_make_folders(v->folder, err);
-    if (!s) s = hold(v, err);
-    if (s) return s;
+    TRY(disk_make_folders(v->folder, err));
+    TRY(hold(v, err));
     owner_held held = checkpoint_lock_held(v->lock);
     checkpoint_clean(v->folder, held, NULL);
     v->path =
         owner_beside(v->a, checkpoint_path(v->a, v->folder, v->c.state.iteration), "tmp", held);
-    s = disk_make_new_folder(v->path, err);
+    status s = disk_make_new_folder(v->path, err);
     if (s) let_go(v);
     return s;
 }
@@ -165,16 +164,16 @@ static status write_meta(checkpoint_saving *v, const told *all, error *err)
 
 static status publish(checkpoint_saving *v, const told *all, error *err)
 {
-    status s = write_meta(v, all, err); /* I1 */
-    if (!s) s = disk_sync_folder(v->path, err);
-    if (!s) s = checkpoint_look(v->path, err);
-    if (!s) s = checkpoint_publish(v->path, v->folder, v->c.state.iteration, v->lock, err);
     const checkpoint_state *at = &v->c.state;
+    TRY(write_meta(v, all, err)); /* I1 */
+    TRY(disk_sync_folder(v->path, err));
+    TRY(checkpoint_look(v->path, err));
+    TRY(checkpoint_publish(v->path, v->folder, at->iteration, v->lock, err));
     owner_held held = checkpoint_lock_held(v->lock);
-    if (!s && at->best == at->iteration && at->best > 0)
-        s = checkpoint_name_best(v->folder, at->best, held, err);
-    if (!s) checkpoint_prune(v->folder, at->iteration, v->keep, at->best, held);
-    return s;
+    if (at->best == at->iteration && at->best > 0)
+        TRY(checkpoint_name_best(v->folder, at->best, held, err));
+    checkpoint_prune(v->folder, at->iteration, v->keep, at->best, held);
+    return OK;
 }
 
 static status publish_all(checkpoint_saving *v, error *err)

@@ -128,16 +128,15 @@ status tensor_file_header(const char *path, int64_t *bytes, uint64_t *sum, error
 status tensor_boxes_read(tensor_boxes *b, arena *a, const char *path, error *err)
 {
     safetensors f;
-    status s = safetensors_open(&f, a, path, err);
-    if (s) return s;
+    TRY(safetensors_open(&f, a, path, err));
     tensor_boxes made = {.list = ARENA_ARRAY(a, tensor_box, f.n_tensors), .n = f.n_tensors};
-    for (int i = 0; i < f.n_tensors && !s; i++) {
-        s = read_box(&made.list[i], a, path, &f.tensors[i], err);
+    for (int i = 0; i < f.n_tensors; i++) {
+        TRY(read_box(&made.list[i], a, path, &f.tensors[i], err));
         made.list[i].place = f.data + f.tensors[i].begin;
     }
-    if (!s) s = tensor_file_header(path, &made.file_bytes, &made.header_sum, err);
-    if (!s) *b = made;
-    return s;
+    TRY(tensor_file_header(path, &made.file_bytes, &made.header_sum, err));
+    *b = made;
+    return OK;
 }
 
 bool tensor_boxes_overlap(const tensor_box *a, const tensor_box *b)

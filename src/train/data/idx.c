@@ -239,8 +239,7 @@ static status read_slice(const data_store *store, data_slice s, int32_t *out, er
     const idx_file *f = (const idx_file *)store;
     if (s.n == 0) return OK; /* the .bin may be empty and then is not mapped */
     int64_t size = types[f->type].bytes, at = 0;
-    status placed = place_slice(f, s, &at, err);
-    if (placed) return placed;
+    TRY(place_slice(f, s, &at, err));
     if (f->fd < 0) {
         announce(f->bin.bytes + at, s.n * size);
         return take(f, f->bin.bytes + at, s, out, err);
@@ -248,9 +247,8 @@ static status read_slice(const data_store *store, data_slice s, int32_t *out, er
     unsigned char room[READ_BYTES];
     for (int64_t left = s.n; left > 0; left -= s.n) {
         s.n = left < READ_BYTES / size ? left : READ_BYTES / size;
-        status st = read_bytes(f, room, s.n * size, at, err);
-        if (!st) st = take(f, room, s, out, err);
-        if (st) return st;
+        TRY(read_bytes(f, room, s.n * size, at, err));
+        TRY(take(f, room, s, out, err));
         s.first += s.n;
         at += s.n * size;
         out += s.n;
@@ -288,12 +286,10 @@ static status whole(const data_store *store, error *err)
 
 status idx_parse(idx_file *f, const idx_bytes *b, error *err)
 {
-    status s = check_header(b, err);
-    if (s) return s;
+    TRY(check_header(b, err));
     const unsigned char *h = b->idx.bytes;
     uint64_t n_sequences = u64_at(h + 18), n_entries = u64_at(h + 26);
-    s = check_counts(b, n_sequences, n_entries, err);
-    if (s) return s;
+    TRY(check_counts(b, n_sequences, n_entries, err));
     idx_file found = {
         .store = {b->prefix, (int64_t)n_sequences, h + HEADER_BYTES, b->ids, read_slice, whole},
         .offsets = h + HEADER_BYTES + 4 * n_sequences,
@@ -304,10 +300,10 @@ status idx_parse(idx_file *f, const idx_bytes *b, error *err)
         .bin = b->bin,
         .fd = -1,
     };
-    s = check_sequences(&found, b, err);
-    if (!s) s = check_documents(&found, b, err);
-    if (!s) *f = found;
-    return s;
+    TRY(check_sequences(&found, b, err));
+    TRY(check_documents(&found, b, err));
+    *f = found;
+    return OK;
 }
 
 /* ---- files */

@@ -50,9 +50,8 @@ static status take_work(executor *e, error *err)
     int64_t outside_arena = unplanned_bytes(e), end = round_up(e->work_bytes, WORKSPACE_ALIGN);
     int64_t own = e->p->offset[REGION_TEMP] + e->p->workspace_offset - e->state_bytes;
     e->guard_at = add_sat(end, outside_arena);
-    status s = table->take(e->d, SPACE_WORK, add_sat(e->guard_at, e->guard), err);
-    if (!s) s = table->take(e->d, SPACE_HOST, e->host_bytes, err);
-    if (s) return s;
+    TRY(table->take(e->d, SPACE_WORK, add_sat(e->guard_at, e->guard), err));
+    TRY(table->take(e->d, SPACE_HOST, e->host_bytes, err));
     device_address at = {SPACE_WORK, outside_arena ? end : own};
     e->unplanned = outside_arena > 0;
     e->workspace = outside_arena || e->p->workspace_bytes ? table->pointer(e->d, at) : NULL;

@@ -123,9 +123,8 @@ status hf_source_same(hf_source *src, const hf_entry *a, const hf_entry *b, bool
     *same = strcmp(a->t->dtype, b->t->dtype) == 0 && bytes == b->t->end - b->t->begin;
     for (int64_t at = 0; at < bytes && *same; at += half) {
         int64_t n = bytes - at < half ? bytes - at : half;
-        status s = read_bytes(src, a, at, x, n, err);
-        if (!s) s = read_bytes(src, b, at, y, n, err);
-        if (s) return s;
+        TRY(read_bytes(src, a, at, x, n, err));
+        TRY(read_bytes(src, b, at, y, n, err));
         *same = memcmp(x, y, (size_t)n) == 0;
     }
     return OK;

@@ -173,11 +173,10 @@ static status write_others(saving *v)
 
 static status write_all(saving *v)
 {
-    status s = OK;
-    for (int k = 0; k < v->n_shards && !s; k++) s = write_shard(v, k);
-    if (!s && v->n_shards > 1) s = write_index(v);
-    if (!s) s = write_others(v);
-    return s ? s : disk_sync_folder(v->folder, v->err);
+    for (int k = 0; k < v->n_shards; k++) TRY(write_shard(v, k));
+    if (v->n_shards > 1) TRY(write_index(v));
+    TRY(write_others(v));
+    return disk_sync_folder(v->folder, v->err);
 }
 
 /* ---- the folder */
@@ -197,10 +196,9 @@ static status write_beside(saving *v, const char *folder)
     const char *bare = owner_beside(v->a, folder, "tmp", HELD_ALONE);
     const char *above = file_folder(v->a, bare);
     v->folder = bare;
-    status s = *above ? disk_make_folders(above, v->err) : OK;
-    if (!s) s = disk_make_new_folder(v->folder, v->err);
-    if (s) return s;
-    s = write_all(v);
+    if (*above) TRY(disk_make_folders(above, v->err));
+    TRY(disk_make_new_folder(v->folder, v->err));
+    status s = write_all(v);
     if (!s) s = disk_rename(v->folder, folder, v->err);
     if (s) disk_remove(v->folder);
     return s;

@@ -175,9 +175,9 @@ static status match_packed(const hf_source *src, const hf_part *p, hf_match *m, 
         arena_text(src->a, "%.*s_scales", (int)(strlen(p->name) - strlen("_blocks")), p->name);
     m->scales = hf_source_find(src, name);
     if (!m->scales) return missing(src, name, m->values->path, err);
-    status s = check_type(m->values, "U8", err);
-    if (!s) s = check_type(m->scales, "U8", err);
-    return s ? s : check_shape(src, m->scales, p->n_dims - 1, p->dim, err);
+    TRY(check_type(m->values, "U8", err));
+    TRY(check_type(m->scales, "U8", err));
+    return check_shape(src, m->scales, p->n_dims - 1, p->dim, err);
 }
 
 /* FP8: one scale for each 128 x 128 of a matrix, those at its edges smaller. */

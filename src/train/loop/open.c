@@ -218,28 +218,25 @@ static status run_length(trainer *t, error *err)
 
 static status open_alone(trainer *t, error *err)
 {
-    status s = run_length(t, err);
-    if (!s) s = schedule_init(&t->rates, &t->s->j, t->gbs, err);
-    if (s) return s;
+    TRY(run_length(t, err));
+    TRY(schedule_init(&t->rates, &t->s->j, t->gbs, err));
     kernels_threads(threads_of(t));
-    s = trainer_open(t, t->s, err);
-    if (!s) s = open_data(t, err);
-    return s;
+    TRY(trainer_open(t, t->s, err));
+    return open_data(t, err);
 }
 
 status trainer_open_all(trainer *t, error *err)
 {
     comm_where(t->c, "the start", NULL);
-    status s = ranks_agree(t->c, open_alone(t, err), err); /* I1 */
-    if (s) return s;
+    TRY(ranks_agree(t->c, open_alone(t, err), err)); /* I1 */
     fact data = {"data", data_text(t), "give all ranks the same files"};
-    s = facts_agree(t->c, &data, 1, t->a, err);
-    if (s || t->o->touched) return s;
+    TRY(facts_agree(t->c, &data, 1, t->a, err));
+    if (t->o->touched) return OK;
     launch_once(t);
     say_transport(t);
-    s = trainer_start(t, err);
-    if (!s) s = trainer_folder_open(t, err);
-    if (s) return s;
+    TRY(trainer_start(t, err));
+    TRY(trainer_folder_open(t, err));
+    status s = OK;
     if (t->o->metrics && comm_rank(t->c) == 0)
         s = metrics_open(&t->metrics, t->o->metrics, t->at.iteration, err);
     if (!s) s = trainer_gemms(t, err);

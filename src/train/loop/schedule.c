@@ -183,9 +183,9 @@ status schedule_init(schedule *s, const job *j, int64_t global_batch, error *err
     read_styles(&made, j);
     read_values(&made, j);
     read_lengths(&made, j, global_batch);
-    status st = check_lengths(&made, err);
-    if (!st) st = check_rates(&made, err);
-    if (!st) st = check_decay(&made, err);
-    if (!st) *s = made;
-    return st;
+    TRY(check_lengths(&made, err));
+    TRY(check_rates(&made, err));
+    TRY(check_decay(&made, err));
+    *s = made;
+    return OK;
 }

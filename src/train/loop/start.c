@@ -139,17 +139,15 @@ static status load_checkpoint(trainer *t, const char *folder, bool weights_only,
 {
     int64_t iteration = -1;
     *found = false;
-    status s = ranks_agree(t->c, choose(t, folder, &iteration, err), err);
-    if (s) return s;
+    TRY(ranks_agree(t->c, choose(t, folder, &iteration, err), err));
     comm_broadcast(t->c, GROUP_WORLD, 0, &iteration, sizeof iteration);
     if (iteration < 0) return OK;
     lent_checkpoint l;
     bool moments = !weights_only && t->s->j.load_optim;
-    s = compare_recipes(t, folder, iteration, !weights_only || t->o->evaluate, err);
-    if (!s) s = trainer_lend(t, moments, &l, err);
-    if (s) return s;
+    TRY(compare_recipes(t, folder, iteration, !weights_only || t->o->evaluate, err));
+    TRY(trainer_lend(t, moments, &l, err));
     comm_work before = comm_work_begin(t->c, WORK_LOAD);
-    s = checkpoint_load(&l.c, folder, iteration, err);
+    status s = checkpoint_load(&l.c, folder, iteration, err);
     comm_work_end(t->c, before);
     trainer_return(&l, ARRAY_WRITTEN);
     if (s) return s;
@@ -165,8 +163,7 @@ static status load_checkpoint(trainer *t, const char *folder, bool weights_only,
     }
     t->at = l.c.state;
     t->opt.steps = l.c.state.optimizer_steps;
-    if (t->s->j.sched_checkpoint) s = take_schedule(t, folder, iteration, err);
-    if (s) return s;
+    if (t->s->j.sched_checkpoint) TRY(take_schedule(t, folder, iteration, err));
     char line[LINE_BYTES];
     checkpoint_note note = {iteration, folder, "moefold", t->s->lay.tp, t->s->lay.pp};
     loaded_print(line, sizeof line, &note);
@@ -290,23 +287,20 @@ status trainer_start(trainer *t, error *err)
     bool found = false;
     read_config(t);
     executor_zero_optimizer(t->e);
-    status s = draw_weights(t, err);
-    if (s) return s;
+    TRY(draw_weights(t, err));
     t->at.seed = j->seed;
-    s = trainer_save_open(t, err);
-    if (!s) s = resume_own(t, &found, err);
-    if (!s && !found && load && seen(t, file_is_folder(load)))
-        s = load_checkpoint(t, load, j->finetune, &found, err);
-    if (s || found) return s;
-    if (load) s = ranks_follow(t->c, nothing_to_load(t, load, err), err);
-    if (s) return s;
+    TRY(trainer_save_open(t, err));
+    TRY(resume_own(t, &found, err));
+    if (!found && load && seen(t, file_is_folder(load)))
+        TRY(load_checkpoint(t, load, j->finetune, &found, err));
+    if (found) return OK;
+    if (load) TRY(ranks_follow(t->c, nothing_to_load(t, load, err), err));
     if (pretrained && has_weights(t, pretrained)) return load_files(t, pretrained, err);
     if (pretrained) {
-        s = load_checkpoint(t, pretrained, true, &found, err);
-        if (!s && !found)
-            s = error_set(err, ERR_INPUT, "checkpoint.pretrained_checkpoint=%s: holds no weights",
-                          pretrained);
-        return s;
+        TRY(load_checkpoint(t, pretrained, true, &found, err));
+        if (found) return OK;
+        return error_set(err, ERR_INPUT, "checkpoint.pretrained_checkpoint=%s: holds no weights",
+                         pretrained);
     }
     if (folder && has_weights(t, folder)) return load_files(t, folder, err);
     if (!t->o->evaluate) return OK;

@@ -197,11 +197,11 @@ static status close_metrics(trainer *t, status st, error *err)
 /* Who reads what steps give. */
 static status open_readers(trainer *t, error *err)
 {
-    status st = trainer_board_open(t, err);
-    if (!st) st = trainer_routing_open(t, err);
-    if (!st) st = trainer_predict(t, err);
-    if (!st) st = trainer_trace_open(t, err);
-    return st ? st : trainer_announce(t, err);
+    TRY(trainer_board_open(t, err));
+    TRY(trainer_routing_open(t, err));
+    TRY(trainer_predict(t, err));
+    TRY(trainer_trace_open(t, err));
+    return trainer_announce(t, err);
 }
 
 static status train(trainer *t, train_summary *sum, error *err)
@@ -213,9 +213,9 @@ static status train(trainer *t, train_summary *sum, error *err)
     if (st) return st;
     trainer_traffic(t, sum, sum->iterations);
     trainer_predict_table(t);
-    st = trainer_outside_arena_last(t, err);
-    if (!st) st = trainer_host_line(t, err);
-    return st ? st : trainer_trace_write(t, err);
+    TRY(trainer_outside_arena_last(t, err));
+    TRY(trainer_host_line(t, err));
+    return trainer_trace_write(t, err);
 }
 
 static status work(trainer *t, train_summary *sum, error *err)

@@ -50,12 +50,10 @@ status golden_open(golden_case *g, arena *a, const char *folder, error *err)
                          "%s: is not there; repair: name a folder that holds a reference case "
                          "(golden.json, golden.safetensors, the model)",
                          says);
-    status s = json_read(says, &g->json, err);
-    if (!s) s = file_read(a, path, GOLDEN_BYTES_MAX, &bytes, &n, err);
-    if (s) return s;
+    TRY(json_read(says, &g->json, err));
+    TRY(file_read(a, path, GOLDEN_BYTES_MAX, &bytes, &n, err));
     safetensors_head head = {path, bytes, n, (int64_t)n};
-    s = safetensors_parse(&g->tensors, a, &head, err);
-    if (s) return s;
+    TRY(safetensors_parse(&g->tensors, a, &head, err));
     g->bytes = (const unsigned char *)bytes + g->tensors.data;
     return read_batch(g, folder, err);
 }
