@@ -153,8 +153,7 @@ static status substitute(shell *sh, const char *text, const char *pattern, const
             text_put(&t, with, strlen(with));
             text += n;
             done = !all;
-            status s = shell_charge(sh, t.n / 8);
-            if (s) return s;
+            TRY(shell_charge(sh, t.n / 8));
         } else {
             text_put(&t, text++, 1);
         }
@@ -198,9 +197,8 @@ static status cut(shell *sh, const char *text, slice rest, char **out)
     slice first = {rest.s, colon ? (size_t)(colon - rest.s) : rest.n, rest.line};
     slice second = {colon ? colon + 1 : NULL, colon ? rest.n - first.n - 1 : 0, rest.line};
     char *from, *count = NULL;
-    status s = shell_arithmetic(sh, first, &from);
-    if (!s && colon) s = shell_arithmetic(sh, second, &count);
-    if (s) return s;
+    TRY(shell_arithmetic(sh, first, &from));
+    if (colon) TRY(shell_arithmetic(sh, second, &count));
     if (shell_has_mark(from) || (count && shell_has_mark(count))) {
         *out = arena_text(sh->a, "%s%s", from, count ? count : "");
         return OK;
@@ -260,12 +258,11 @@ static status alternative(shell *sh, const char *name, slice op, parameter *out)
         return OK;
     }
     out->several = true; /* ${X:-"${A[@]}"} keeps its fields */
-    status s = shell_expand(sh, word, true, &out->fields);
-    if (s || (out->fields.n > 1 && c != '=')) return s;
+    TRY(shell_expand(sh, word, true, &out->fields));
+    if ((out->fields.n > 1 && c != '=')) return OK;
     char *text;
     out->several = false;
-    s = shell_expand_one(sh, word, false, &text);
-    if (s) return s;
+    TRY(shell_expand_one(sh, word, false, &text));
     one(sh, out, text, op.line);
     return c == '=' ? shell_assign(sh, name, text) : OK;
 }
@@ -497,8 +494,7 @@ static status put_double(making *m, const char *p, const char *end)
             p = quoted_escape(m, p, end);
         } else if (*p == '$' || *p == '`') {
             parameters = true;
-            status s = put_parameter(m, &p, end, true);
-            if (s) return s;
+            TRY(put_parameter(m, &p, end, true));
         } else {
             put_quoted(m, p++, 1);
         }
@@ -558,8 +554,8 @@ static status put_word(making *m, const char *p, const char *end)
 status shell_expand(shell *sh, slice word, bool split, shell_words *out)
 {
     making m = {sh, out, text_init(sh->a), .split = split, .line = word.line};
-    status s = put_word(&m, word.s, word.s + word.n);
-    return s ? s : end_field(&m);
+    TRY(put_word(&m, word.s, word.s + word.n));
+    return end_field(&m);
 }
 
 status shell_expand_one(shell *sh, slice word, bool pattern, char **out)

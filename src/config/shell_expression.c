@@ -332,8 +332,7 @@ static number ternary(arith *r)
 status shell_arithmetic(shell *sh, slice text, char **out)
 {
     char *expanded;
-    status s = shell_expand_text(sh, text, &expanded);
-    if (s) return s;
+    TRY(shell_expand_text(sh, text, &expanded));
     arith r = {.sh = sh, .p = expanded, .line = text.line, .missing = text_init(sh->a)};
     number n = of(0);
     blanks(&r);

@@ -200,9 +200,9 @@ static status cut_word(parser *ps, bool plain, slice *out)
 
 static status take_word(parser *ps, slice *out)
 {
-    status s = cut_word(ps, false, out);
-    if (!s) skip_blanks(ps);
-    return s;
+    TRY(cut_word(ps, false, out));
+    skip_blanks(ps);
+    return OK;
 }
 
 static void push(parser *ps, slices *list, slice word)
@@ -260,8 +260,7 @@ static status array_items(parser *ps, assignment *as)
     advance(ps, 1);
     for (skip_newlines(ps); *ps->p && *ps->p != ')'; skip_newlines(ps)) {
         slice word;
-        status s = take_word(ps, &word);
-        if (s) return s;
+        TRY(take_word(ps, &word));
         if (!word.n) return fail(ps, ps->line, "a word of an array is expected here");
         push(ps, &as->items, word);
     }
@@ -305,8 +304,7 @@ static status take_redirection(parser *ps, node *n)
         bool tabs = ps->p[2] == '-';
         advance(ps, tabs ? 3 : 2);
         skip_blanks(ps);
-        status s = take_word(ps, &word);
-        if (s) return s;
+        TRY(take_word(ps, &word));
         if (ps->n_pending == PENDING_MAX)
             return fail(ps, ps->line, "more than 16 documents (<<) in one line");
         int i = ps->n_pending++;
@@ -410,15 +408,15 @@ static status parse_body(parser *ps, node *n, const char *of)
         advance(ps, 1);
         skip_blanks(ps);
     }
-    status s = expect_word(ps, "do", of, n->line);
-    if (!s) s = parse_list(ps, &n->b);
-    return s ? s : expect_word(ps, "done", of, n->line);
+    TRY(expect_word(ps, "do", of, n->line));
+    TRY(parse_list(ps, &n->b));
+    return expect_word(ps, "done", of, n->line);
 }
 
 static status parse_while(parser *ps, node *n)
 {
-    status s = parse_list(ps, &n->a);
-    return s ? s : parse_body(ps, n, "while");
+    TRY(parse_list(ps, &n->a));
+    return parse_body(ps, n, "while");
 }
 
 /* The text between "((" and "))", which are read, too. */
@@ -445,8 +443,7 @@ static status parse_loop(parser *ps, node *n)
 {
     n->kind = NODE_LOOP;
     slice all;
-    status s = arithmetic_text(ps, &all);
-    if (s) return s;
+    TRY(arithmetic_text(ps, &all));
     const char *p = all.s, *end = all.s + all.n;
     for (int i = 0; i < 3; i++) {
         const char *stop = memchr(p, ';', (size_t)(end - p));
@@ -460,14 +457,12 @@ static status parse_loop(parser *ps, node *n)
 static status parse_for(parser *ps, node *n)
 {
     if (at(ps, "((")) return parse_loop(ps, n);
-    status s = take_word(ps, &n->name);
-    if (s) return s;
+    TRY(take_word(ps, &n->name));
     skip_newlines(ps);
     n->in_args = !eat_word(ps, "in");
     while (!n->in_args && !ends_command(ps)) {
         slice word;
-        s = take_word(ps, &word);
-        if (s) return s;
+        TRY(take_word(ps, &word));
         if (!word.n) return fail(ps, ps->line, "'for' has an odd list");
         push(ps, &n->words, word);
     }
@@ -526,8 +521,7 @@ static status parse_test(parser *ps, node *n)
         if (mark && !plain) {
             advance(ps, mark);
         } else {
-            status s = cut_word(ps, plain, &word);
-            if (s) return s;
+            TRY(cut_word(ps, plain, &word));
         }
         if (!word.n) return fail(ps, ps->line, "'[[' is not understood here");
         push(ps, &n->words, word);
@@ -538,8 +532,7 @@ static status parse_test(parser *ps, node *n)
 static status parse_group(parser *ps, node *n, const char *close)
 {
     n->subshell = *close == ')';
-    status s = parse_list(ps, &n->b);
-    if (s) return s;
+    TRY(parse_list(ps, &n->b));
     skip_newlines(ps);
     if (!at(ps, close))
         return error_set(ps->err, ERR_INPUT, "%s:%d: '%s' has no '%s'", ps->name, n->line,
@@ -570,17 +563,16 @@ static status parse_compound(parser *ps, node *n)
     if (begins(ps, n, "{", NODE_GROUP)) return parse_group(ps, n, "}");
     if (eat_word(ps, "function")) {
         slice name;
-        status s = take_word(ps, &name);
-        if (s) return s;
+        TRY(take_word(ps, &name));
         if (at(ps, "()")) advance(ps, 2);
         return parse_function_body(ps, n, name);
     }
     if (at(ps, "((")) {
         n->kind = NODE_ARITH;
         slice text;
-        status s = arithmetic_text(ps, &text);
-        if (!s) push(ps, &n->words, text);
-        return s;
+        TRY(arithmetic_text(ps, &text));
+        push(ps, &n->words, text);
+        return OK;
     }
     if (at(ps, "(")) {
         n->kind = NODE_GROUP;
@@ -655,8 +647,7 @@ static status parse_list(parser *ps, node **out)
     for (skip_newlines(ps); !ends_list(ps); skip_newlines(ps)) {
         node *item;
         const char *before = ps->p;
-        status s = parse_and_or(ps, &item);
-        if (s) return s;
+        TRY(parse_and_or(ps, &item));
         push_node(ps, list, item);
         if (*ps->p == '&' || (*ps->p == ';' && !at(ps, ";;"))) advance(ps, 1);
         if (ps->p == before) return fail(ps, ps->line, "a command is expected here");
@@ -672,8 +663,8 @@ status shell_parse(arena *a, const shell_source *from, node **out, error *err)
                  .end = from->data + from->n,
                  .line = from->line,
                  .err = err};
-    status s = parse_list(&ps, out);
-    if (s || !*ps.p) return s;
+    TRY(parse_list(&ps, out));
+    if (!*ps.p) return OK;
     int shown = (int)strcspn(ps.p, " \t\r\n;&|");
     return error_set(err, ERR_INPUT, "%s:%d: '%.*s' is not expected here", from->name, ps.line,
                      shown > 20 ? 20

@@ -92,8 +92,8 @@ static status to_assign(shell *sh, const char *name, variable **v)
 status shell_assign(shell *sh, const char *name, const char *text)
 {
     variable *v;
-    status s = to_assign(sh, name, &v);
-    if (s || !v) return s;
+    TRY(to_assign(sh, name, &v));
+    if (!v) return OK;
     element *e = ARENA_NEW(sh->a, element);
     *e = (element){"0", text, sh->line};
     v->items = e; /* lists are never changed in place: copies of the table share them */
@@ -115,8 +115,8 @@ static status assign_key(shell *sh, const char *name, const char *key, const cha
                          bool append)
 {
     variable *v;
-    status s = to_assign(sh, name, &v);
-    if (s || !v) return s;
+    TRY(to_assign(sh, name, &v));
+    if (!v) return OK;
     bool behind = !key; /* behind the last: no key can be the same */
     if (behind) key = next_key(sh, v);
     v->set = v->is_array = true;
@@ -124,8 +124,7 @@ static status assign_key(shell *sh, const char *name, const char *key, const cha
         if (strcmp(v->items[i].key, key) != 0) continue;
         element *copy = arena_larger(sh->a, v->items, sizeof *v->items * (size_t)v->n,
                                      sizeof *v->items * (size_t)v->n);
-        s = shell_charge(sh, sizeof *v->items * (size_t)v->n);
-        if (s) return s;
+        TRY(shell_charge(sh, sizeof *v->items * (size_t)v->n));
         copy[i].text = append ? arena_text(sh->a, "%s%s", copy[i].text, text) : text;
         v->items = copy;
         v->room = v->n;
@@ -283,18 +282,17 @@ static status assign(shell *sh, const assignment *as)
     const char *name = arena_copy(sh->a, as->name.s, as->name.n);
     if (as->is_array) return assign_array(sh, as, name);
     char *text, *key;
-    status s = shell_expand_one(sh, as->value, false, &text);
-    if (s) return s;
+    TRY(shell_expand_one(sh, as->value, false, &text));
     if (as->key.s) {
-        s = shell_expand_one(sh, as->key, false, &key);
-        return s ? s : assign_key(sh, name, key, text, as->append);
+        TRY(shell_expand_one(sh, as->key, false, &key));
+        return assign_key(sh, name, key, text, as->append);
     }
     push_listed(sh, name, text);
     const variable *v = shell_find(sh, name);
     if (as->append && v && v->set && v->n) {
         if (v->is_array) return assign_key(sh, name, v->items[0].key, text, true);
-        s = shell_charge(sh, strlen(v->items[0].text) + strlen(text));
-        return s ? s : shell_assign(sh, name, arena_text(sh->a, "%s%s", v->items[0].text, text));
+        TRY(shell_charge(sh, strlen(v->items[0].text) + strlen(text)));
+        return shell_assign(sh, name, arena_text(sh->a, "%s%s", v->items[0].text, text));
     }
     return shell_assign(sh, name, own_name(sh, name, text));
 }
@@ -305,8 +303,8 @@ static status call_eval(shell *sh, const shell_words *w)
 {
     textbuf t = text_init(sh->a);
     for (int i = 1; i < w->n; i++) text_add(&t, "%s%s", i > 1 ? " " : "", w->text[i]);
-    status s = shell_charge(sh, t.n);
-    return s ? s : run_text(sh, t.s, t.n, w->line[0]);
+    TRY(shell_charge(sh, t.n));
+    return run_text(sh, t.s, t.n, w->line[0]);
 }
 
 static void call_shift(shell *sh, const shell_words *w)
@@ -791,8 +789,7 @@ static status run_group(shell *sh, const node *n, truth *out)
 static status run_arithmetic(shell *sh, const node *n, truth *out)
 {
     char *text;
-    status s = shell_arithmetic(sh, n->words.items[0], &text);
-    if (s) return s;
+    TRY(shell_arithmetic(sh, n->words.items[0], &text));
     *out = shell_has_mark(text) ? MAYBE : strcmp(text, "0") != 0;
     if (*out == MAYBE) shell_depends(sh, text);
     return OK;
@@ -964,6 +961,6 @@ status shell_text(arena *a, const shell_source *from, char **out, error *err)
 {
     shell_result result;
     shell sh;
-    status s = begin(&sh, a, from, &result, err);
-    return s ? s : shell_expand_text(&sh, (slice){from->data, from->n, from->line}, out);
+    TRY(begin(&sh, a, from, &result, err));
+    return shell_expand_text(&sh, (slice){from->data, from->n, from->line}, out);
 }
