@@ -1,5 +1,5 @@
 # Several ranks on one GPU: layouts as threads beside one rank, in FP32, BF16 and FP8; as processes through CUDA IPC, and through pinned
-# shared memory, beside Hugging Face transformers; graphs; faults. RANKS_ONLY names sections (the last line; eight, too).
+# shared memory, beside Hugging Face transformers; graphs; faults. RANKS_ONLY names sections (the last line; eight and nccl, too).
 layouts=${LAYOUTS:-build/tests/train/test_layouts}
 layouts_bf16=${LAYOUTS_BF16:-build/tests/train/test_bf16}
 layouts_fp8=${LAYOUTS_FP8:-build/tests/train/test_fp8_layouts}
@@ -32,17 +32,21 @@ ranks_fp8() {
 # ---- processes
 . tests/cli/layout_words.sh
 
+# agreed CODE WHAT: is what parity printed "agrees"?
+agreed() {
+    say_if "$2" "$(grep -oE '(agrees|differs).*' "$work/out" | head -1 | cut -c1-80)" "agrees" \
+        bash -c "[ $1 = 0 ] && grep -q ': agrees$' '$work/out'"
+    [ "$1" = 0 ] || grep -v -e OMP_NUM_THREADS -e '^--' "$work/out" | head -4 | cut -c1-300
+}
+
 # agrees TRANSPORT CASE RANKS WORDS...: parity with the reference case.
 agrees() {
-    local way=$1 name=$2 ranks=$3 code
+    local way=$1 name=$2 ranks=$3
     shift 3
     # shellcheck disable=SC2046
     MOEFOLD_TRANSPORT=$way MOEFOLD_TIMEOUT_SECONDS=20 timeout 100 "$moefold" parity "$golden/$name-tiny" --ranks "$ranks" moefold.device=cuda \
         model.deterministic_mode=true $(words "$@") >"$work/out" 2>&1
-    code=$?
-    say_if "$ranks processes, $way: $name $*" "$(grep -oE '(agrees|differs).*' "$work/out" | head -1 | cut -c1-80)" "agrees" \
-        bash -c "[ $code = 0 ] && grep -q ': agrees$' '$work/out'"
-    [ $code = 0 ] || grep -v OMP_NUM_THREADS "$work/out" | tail -4 | cut -c1-300
+    agreed $? "$ranks processes, $way: $name $*"
 }
 ranks_processes() {
     local line
@@ -65,6 +69,42 @@ shm qwen3-moe 2 EP2 alltoall
 shm deepseek-v3 4 TP2 PP2 EP2 ETP1
 LIST
     ranks_twelfth
+}
+# NCCL takes ranks of one GPU where each says that it is a host of its own.
+over_nccl() { # CASE RANKS WORDS...
+    local name=$1 ranks=$2
+    shift 2
+    # shellcheck disable=SC2016,SC2046
+    MOEFOLD_TRANSPORT=nccl MOEFOLD_TIMEOUT_SECONDS=30 NCCL_SOCKET_IFNAME=lo NCCL_IB_DISABLE=1 NCCL_MAX_NCHANNELS=2 \
+        timeout 100 mpirun --allow-run-as-root --oversubscribe -n "$ranks" \
+        bash -c 'NCCL_HOSTID=host$OMPI_COMM_WORLD_RANK exec "$0" "$@"' "$moefold" parity "$golden/$name-tiny" cluster.n_gpus="$ranks" \
+        moefold.device=cuda model.deterministic_mode=true $(words "$@") >"$work/out" 2>&1 </dev/null
+    agreed $? "$ranks processes, NCCL over sockets: $name $*"
+}
+ranks_nccl() {
+    local line
+    while read -r line; do
+        # shellcheck disable=SC2086
+        over_nccl $line
+    done <<'LIST'
+qwen3-moe 2
+qwen3-moe 2 TP2
+qwen3-moe 2 PP2
+mixtral 2 CP2
+deepseek-v3 2 EP2 alltoall
+deepseek-v3 2 EP2 allgather
+gpt-oss 4 CP2 EP2 cp:a2a
+qwen3-moe 4 TP2 EP2 ETP1 overlap:dp
+deepseek-v3 4 TP2 PP2 EP2 ETP1 deepep
+qwen3-next 4 CP2 EP2 PP2 VPP2 cp:a2a alltoall overlap:ep
+mixtral 4 TP2 EP2 ETP2 allgather
+mtp 4 TP2 EP4 ETP1 hybridep
+qwen3-moe 4 TP2 CP2 EP4 ETP1
+deepseek-v3 4 CP4 EP4
+deepseek-v3 4 PP4
+mixtral 4 CP2 TP2 cp:all_gather
+qwen3-moe 8 TP2 CP2 PP2 EP2 ETP1
+LIST
 }
 ranks_twelfth() { agrees ipc qwen3-moe 4 TP2 CP2 EP4 ETP1 </dev/null; }
 
