@@ -427,16 +427,15 @@ static status read_words(bench *b, const char *seconds, const char *ranks, error
                          "this process is one of several ranks (PMIX_RANK=%s), but their number is "
                          "unknown; repair: start it with mpirun -n N or srun -n N",
                          getenv("PMIX_RANK"));
-    status st = check_threads(b, err);
-    if (!st && b->out) st = check_place(b, err);
-    if (!st && bench_on_gpu(b)) st = bench_find_gpu(b, err);
-    if (!st && bench_by_device(b) && (b->ranks > 1 || comm_launched()))
-        st = bench_find_base(b, err);
-    if (!st) st = bench_find_place(b, err);
-    if (!st && bench_on_gpu(b))
+    TRY(check_threads(b, err));
+    if (b->out) TRY(check_place(b, err));
+    if (bench_on_gpu(b)) TRY(bench_find_gpu(b, err));
+    if (bench_by_device(b) && (b->ranks > 1 || comm_launched())) TRY(bench_find_base(b, err));
+    TRY(bench_find_place(b, err));
+    if (bench_on_gpu(b))
         b->tuned = arena_text(b->a, "%s%s-cublaslt.txt", file_folder(b->a, b->out),
                               device_cuda_word(&b->gpu, b->a));
-    return st;
+    return OK;
 }
 
 static bool is_cluster(const char *word)

@@ -176,12 +176,12 @@ static status setup_from_hf(conversion *v, recipe *r)
 static status setup_from_ours(conversion *v, recipe *r)
 {
     const char *name = arena_text(v->a, "%s/metadata.json: recipe", v->info.path);
-    status s = recipe_parse_yaml(r, name, v->info.recipe, strlen(v->info.recipe), &v->err);
-    if (!s) s = override_all(v, r);
+    TRY(recipe_parse_yaml(r, name, v->info.recipe, strlen(v->info.recipe), &v->err));
+    TRY(override_all(v, r));
     v->named = recipe_word(r, K_MODEL);
     r->knob[K_MODEL] = (setting){.from = FROM_NOTHING};
     v->c.config = v->info.config;
-    return s;
+    return OK;
 }
 
 static status take_array(conversion *v, float **out, int64_t n)
@@ -457,18 +457,19 @@ static status convert(conversion *v)
 {
     const char *folder;
     int64_t iteration = -1;
-    status s = check_words(v);
-    if (!s) s = find_source(v, &folder, &iteration);
-    if (!s) s = find_destination(v);
-    if (!s && !v->from_hf) s = checkpoint_read_info(&v->info, v->a, folder, iteration, &v->err);
-    if (!s) s = prepare(v);
-    if (!s) s = make_config(v);
+    TRY(check_words(v));
+    TRY(find_source(v, &folder, &iteration));
+    TRY(find_destination(v));
+    if (!v->from_hf) TRY(checkpoint_read_info(&v->info, v->a, folder, iteration, &v->err));
+    TRY(prepare(v));
+    TRY(make_config(v));
     double start = clock_seconds();
     waiting_begin("convert", "reading weights", WAITING_UNKNOWN, 0);
-    if (!s) s = load(v, folder, iteration);
+    status s = load(v, folder, iteration);
     waiting_end();
+    if (s) return s;
     waiting_begin("convert", "writing weights", WAITING_ABOUT, clock_seconds() - start);
-    if (!s) s = save(v);
+    s = save(v);
     waiting_end();
     if (s) return s;
     if (v->json)

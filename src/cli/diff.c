@@ -203,10 +203,10 @@ static status compare_profiles(const cli_words *w, const int at[2], const diff_w
     rest.argc = 0;
     for (int i = 0; i < w->argc; i++)
         if (i != at[0] && i != at[1]) rest.argv[rest.argc++] = w->argv[i];
-    status st = cli_read_plain(&rest, &none, &done, err);
-    if (!st) st = read_tolerance(own->tolerance, &f.tolerance, err);
+    TRY(cli_read_plain(&rest, &none, &done, err));
+    TRY(read_tolerance(own->tolerance, &f.tolerance, err));
     f.json = own->json;
-    return st ? st : diff_profiles(&f, code, a, err);
+    return diff_profiles(&f, code, a, err);
 }
 
 static status compare(const cli_words *w, const diff_words *own, int *code, arena *a, error *err)

@@ -66,11 +66,11 @@ status cli_routing_room(recipe *r, const char *word, arena *a, error *err)
     cli_routing_knob(r, word);
     setup *s = ARENA_NEW(a, setup);
     price_options o = {0};
-    status st = setup_init(s, r, a, err);
-    if (!st) st = cli_routing(&o, word, s, a, err);
-    bool shared = !st && o.routing && s->lay.ep > 1 && loads_by_megatron(&s->j);
-    if (shared) loads_set(r, fmax(1, routing_skew(o.routing, s->lay.ep)), by_word);
-    return st;
+    TRY(setup_init(s, r, a, err));
+    TRY(cli_routing(&o, word, s, a, err));
+    if (o.routing && s->lay.ep > 1 && loads_by_megatron(&s->j))
+        loads_set(r, fmax(1, routing_skew(o.routing, s->lay.ep)), by_word);
+    return OK;
 }
 
 /* ---- the other routing */

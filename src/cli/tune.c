@@ -131,15 +131,14 @@ static void mark_pins(tune *t, const recipe *r, int argc, char **argv, arena *a)
 static status read_limits(limits *l, const tune_words *w, error *err)
 {
     int64_t minutes = MINUTES;
-    status st = OK;
-    if (w->minutes) st = cli_read_count("--minutes", w->minutes, MINUTES_MAX, &minutes, err);
-    if (!st && w->steps) st = cli_read_count("--steps", w->steps, STEPS_MAX, &l->steps, err);
-    if (!st && w->next && w->tell)
-        st = error_set(err, ERR_INPUT,
-                       "--next and --tell cannot be combined: give one after the other");
+    if (w->minutes) TRY(cli_read_count("--minutes", w->minutes, MINUTES_MAX, &minutes, err));
+    if (w->steps) TRY(cli_read_count("--steps", w->steps, STEPS_MAX, &l->steps, err));
+    if (w->next && w->tell)
+        return error_set(err, ERR_INPUT,
+                         "--next and --tell cannot be combined: give one after the other");
     l->start = clock_seconds();
     l->end = l->start + 60 * (double)minutes;
-    return st;
+    return OK;
 }
 
 static status open_tuning(tune *t, const tune_words *w, const recipe *r, setup *s, arena *a,
@@ -201,11 +200,10 @@ static status work(tune *t, const tune_words *w, const recipe *r, error *err)
     limits l = {0};
     checkpoint_lock *lock = NULL;
     t->dir = w->dir ? w->dir : "tune";
-    status st = read_limits(&l, w, err);
-    if (!st && planted_trial) st = planted_trial(&t->program, err);
-    if (st) return st;
+    TRY(read_limits(&l, w, err));
+    if (planted_trial) TRY(planted_trial(&t->program, err));
     stop_watch(false, NULL);
-    st = hold(&lock, t->dir, err);
+    status st = hold(&lock, t->dir, err);
     if (!st) st = work_on(t, w, r, l, err);
     checkpoint_lock_release(lock);
     return st;

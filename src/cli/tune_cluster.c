@@ -65,7 +65,7 @@ static status write_trial(tune *t, trial *x, arena *a, error *err)
     tune_price p;
     if (!tune_price_of(t, x->change, &p, a))
         return error_set(err, ERR_RULE, "trial %d cannot be laid out: %s", x->number, x->change);
-    status st = tune_write_recipe(t, x, err);
+    TRY(tune_write_recipe(t, x, err));
     char *args[] = {"moefold",
                     "show",
                     arena_text(a, "%s", tune_path(t, x, "recipe.yaml")),
@@ -74,8 +74,8 @@ static status write_trial(tune *t, trial *x, arena *a, error *err)
                     "--as",
                     "megatron-lm",
                     NULL};
-    if (!st) st = write_by_self(tune_path(t, x, "megatron.sh"), args, err);
-    return st ? st : write_job(t, x, p.s, a, err);
+    TRY(write_by_self(tune_path(t, x, "megatron.sh"), args, err));
+    return write_job(t, x, p.s, a, err);
 }
 
 static const trial *pending(const tune *t)
@@ -95,15 +95,13 @@ static void print_next(const tune *t, const trial *x, arena *a)
 status tune_write_next(tune *t, const tune_next *n, bool json, arena *a, error *err)
 {
     const trial *out = pending(t);
-    status st = OK;
     if (!out && !n->done) { /* I1 */
         trial x = n->next;
         x.end = TRIAL_PENDING;
-        st = write_trial(t, &x, a, err);
-        if (!st) st = tune_record(t, &x, err);
+        TRY(write_trial(t, &x, a, err));
+        TRY(tune_record(t, &x, err));
         out = pending(t);
     }
-    if (st) return st;
     const char *why = out ? "a trial is waiting for its log: --tell LOG" : n->why;
     if (json)
         cli_json_print(tune_json(t, why));

@@ -90,10 +90,10 @@ status cli_set_gpus(recipe *r, const char *word, error *err)
 {
     int64_t n;
     const char *name;
-    status s = cli_read_gpus(r->a, word, &n, &name, err);
-    if (!s && name) s = cli_set_gpu(r, word, name, err);
-    if (!s && n) s = must_agree(r, K_N_GPUS, value_of_int(n), "--gpus", word, err);
-    if (s || !n) return s;
+    TRY(cli_read_gpus(r->a, word, &n, &name, err));
+    if (name) TRY(cli_set_gpu(r, word, name, err));
+    if (n) TRY(must_agree(r, K_N_GPUS, value_of_int(n), "--gpus", word, err));
+    if (!n) return OK;
     if (!recipe_gpu(r)) {
         const char *taken = knobs[K_GPU].dflt;
         recipe_note(r, "--gpus %s: no GPU is named, and %s is taken; --gpus %sx%s says so", word,
