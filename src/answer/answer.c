@@ -90,7 +90,8 @@ static const struct section {
                 {NULL, model_answer_fields, false},       {NULL, layout_answer_fields, false},
                 {NULL, rank_memory_answer_fields, false}, {"show", show_answer_fields, false},
                 {"knobs", knob_answer_fields, true},      {"price", price_answer_fields, false},
-                {"price", no_price_answer_fields, false}};
+                {"price", no_price_answer_fields, false}, {"plan", planned_answer_fields, false},
+                {"plan", no_plan_answer_fields, false},   {NULL, row_answer_fields, false}};
 
 /* Lines of at most WIDTH columns, and an empty one. */
 static void add_prose(textbuf *out, const char *words)

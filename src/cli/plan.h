@@ -138,12 +138,10 @@ status plan_search(plan_answer *p, const plan_words *w, search_options *o, arena
 void plan_find_fewest(plan_answer *p, const search_options *o, double seconds, arena *a);
 void plan_print_fewest(const plan_answer *p, arena *a); /* where nothing fits */
 void plan_say_fewest(const plan_answer *p, arena *a);   /* in the explanation */
-json_t *plan_json_fewest(const plan_answer *p, arena *a);
 
 /* plan_rounder.c: sets `rounder`, in about that many seconds of the processor. */
 void plan_find_rounder(plan_answer *p, const search_options *o, double seconds);
 void plan_print_rounder(const plan_answer *p);
-json_t *plan_json_rounder(const plan_answer *p);
 
 /* plan_miss.c: finds the nearest miss, in about that many seconds. */
 void plan_find_miss(plan_answer *p, const search_options *o, double seconds);
@@ -152,30 +150,25 @@ void plan_find_miss(plan_answer *p, const search_options *o, double seconds);
 void plan_try_offload(plan_answer *p, arena *a);
 void plan_say_offload(const plan_answer *p, arena *a);   /* in the explanation */
 void plan_print_offload(const plan_answer *p, arena *a); /* where nothing fits */
-json_t *plan_json_offload(const plan_answer *p, arena *a);
 
 /* plan_refuse.c: what cannot be planned, and what to change. plan_refuses says which rules stand
  * against every layout, if any do; plan_why_none sets `err`. */
 bool plan_refuses(const plan_answer *p, const search_options *o, bool json, arena *a);
 status plan_why_none(const plan_answer *p, const search_options *o, arena *a, error *err);
-void plan_print_kept(const plan_answer *p, arena *a); /* what a file sets: kept, searched */
-json_t *plan_json_kept(const plan_answer *p, bool opened);
+void plan_print_kept(const plan_answer *p, arena *a);       /* what a file sets: kept, searched */
 const char *plan_lost_pins(const plan_answer *p, arena *a); /* not in the winner; NULL: all are */
 
 void plan_print(const plan_answer *p, arena *a);      /* the table, the front */
 void plan_print_miss(const plan_answer *p, arena *a); /* nothing fits */
-void plan_print_json(const plan_answer *p, arena *a);
-void plan_print_json_none(const plan_answer *p, const violations *v, const char *why, arena *a);
-json_t *plan_json_found(const found *f, arena *a);
 
 /* plan_first.c: why the first is before a faster row, over which routings it stays first, and what
  * it sets beyond its row. */
 void plan_print_first(const plan_answer *p, arena *a);
-void plan_json_first(json_t *o, const plan_answer *p, arena *a);
+void plan_answer_first(first_answer *out, const plan_answer *p, arena *a);
 
 /* The first beside the fastest published run of this model, length and GPU. */
 void plan_print_claim(const plan_answer *p, arena *a);
-json_t *plan_json_claim(const plan_answer *p, arena *a);
+const claim_answer *plan_claim_answer(const plan_answer *p, arena *a); /* NULL: none is known */
 const char *plan_knobs_text(const plan_answer *p, const choice *c, arena *a); /* after sizes */
 const char *plan_dispatcher(const plan_answer *p, const choice *c);           /* "DeepEP" */
 const char *plan_overlap(overlap_kind overlap); /* "EP, delayed wgrad" */
@@ -189,14 +182,12 @@ status plan_refuse_target(plan_answer *p, arena *a, error *err);
 void plan_find_reasons(plan_answer *p, arena *a);
 void plan_say_others(const plan_answer *p, const char *topic);
 void plan_say_warnings(const plan_answer *p, arena *a);
-json_t *plan_json_reasons(const plan_answer *p);
 
 /* plan_bring_up.c: refuses a folder that holds anything; writes the recipes, after reasons are
  * found. */
 status plan_bring_up_folder(const char *folder, error *err);
 status plan_make_bring_up(plan_answer *p, const char *folder, arena *a, error *err);
 void plan_print_bring_up(const plan_answer *p);
-json_t *plan_json_bring_up(const plan_answer *p);
 
 /* plan_rows.c: the rest of the list, row by row; the price of a layout like those of the list
  * (false: it breaks a rule). */
@@ -220,6 +211,12 @@ bool plan_halve(choice *c, knob_id size);
 
 /* plan_against.c: a recipe beside its plan. */
 void plan_print_against(const plan_answer *p, arena *a);
-json_t *plan_json_against(const plan_answer *p, arena *a);
+const against_answer *plan_against_answer(const plan_answer *p, arena *a);
+
+/* plan_answer.c: what programs read. */
+void plan_print_json(const plan_answer *p, arena *a);
+void plan_print_json_none(const plan_answer *p, const violations *v, const char *why, arena *a);
+const row_answer *plan_rows_answer(const found *list, int n, arena *a);
+extern const char *const plan_dispatcher_words[DISPATCHER_KINDS];
 
 #endif

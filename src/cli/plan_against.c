@@ -132,40 +132,34 @@ void plan_print_against(const plan_answer *p, arena *a)
 
 /* ---- for programs */
 
-static json_t *json_path(const against *g)
-{
-    json_t *list = json_array();
-    for (int i = 0; i < g->n_path; i++) {
-        const path_step *s = &g->path[i];
-        json_t *o = json_pack("{s:s, s:s, s:f, s:f, s:I, s:b}", "moves", s->names, "change",
-                              s->words, "gain", s->gain, "step_s", s->p.step_s, "peak_bytes",
-                              (json_int_t)s->p.peak_bytes, "fits", s->p.fits);
-        json_t *kinds = json_object();
-        for (int k = 0; k < s->n_kinds; k++)
-            json_object_set_new(kinds, s->kinds[k].name, json_real(s->kinds[k].seconds));
-        json_object_set_new(o, "moved", kinds);
-        json_array_append_new(list, o);
-    }
-    return list;
-}
-
-json_t *plan_json_against(const plan_answer *p, arena *a)
+const against_answer *plan_against_answer(const plan_answer *p, arena *a)
 {
     const against *g = p->compared;
-    json_t *o = json_object();
-    json_object_set_new(o, "recipe", json_string(p->own->name));
-    json_object_set_new(o, "why_not", g->why_not ? json_string(g->why_not) : json_null());
-    json_object_set_new(o, "violations", cli_json_violations(&g->found, a));
-    if (g->why_not) return o;
-    json_object_set_new(o, "layout", json_string(sizes_text(g->s, a)));
-    json_object_set_new(o, "step_s", json_real(g->p.step_s));
-    json_object_set_new(o, "tokens_per_s_per_gpu", json_real(g->p.tokens_per_s_per_gpu));
-    json_object_set_new(o, "tflops_per_gpu", json_real(g->p.tflops_per_gpu));
-    json_object_set_new(o, "peak_bytes", json_integer(g->p.peak_bytes));
-    json_object_set_new(o, "fits", json_boolean(g->p.fits));
-    json_object_set_new(o, "place", json_integer(g->place));
-    json_object_set_new(o, "same_sizes", g->same ? json_integer(g->same) : json_null());
-    json_object_set_new(o, "path", json_path(g));
-    json_object_set_new(o, "faster_after", g->faster ? json_integer(g->faster) : json_null());
-    return o;
+    against_answer *x = ARENA_NEW(a, against_answer);
+    *x = (against_answer){.recipe = p->own->name, .why_not = g->why_not};
+    x->violations = answer_violations(&x->n_violations, &g->found, a);
+    if (g->why_not) return x;
+    ranked_answer *ranked = ARENA_NEW(a, ranked_answer);
+    move_answer *path = ARENA_ARRAY(a, move_answer, g->n_path);
+    *ranked = (ranked_answer){.layout = sizes_text(g->s, a),
+                              .step_s = g->p.step_s,
+                              .tokens_per_s_per_gpu = g->p.tokens_per_s_per_gpu,
+                              .tflops_per_gpu = g->p.tflops_per_gpu,
+                              .peak_bytes = g->p.peak_bytes,
+                              .fits = g->p.fits,
+                              .place = g->place,
+                              .same_sizes = g->same ? g->same : FIELD_NONE,
+                              .path = path,
+                              .n_path = g->n_path,
+                              .faster_after = g->faster ? g->faster : FIELD_NONE};
+    x->ranked = ranked;
+    for (int i = 0; i < g->n_path; i++) {
+        const path_step *s = &g->path[i];
+        seconds_answer *kinds = ARENA_ARRAY(a, seconds_answer, s->n_kinds);
+        for (int k = 0; k < s->n_kinds; k++)
+            kinds[k] = (seconds_answer){s->kinds[k].name, s->kinds[k].seconds};
+        path[i] = (move_answer){s->names,        s->words,  s->gain, s->p.step_s,
+                                s->p.peak_bytes, s->p.fits, kinds,   s->n_kinds};
+    }
+    return x;
 }

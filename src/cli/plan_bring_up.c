@@ -313,24 +313,3 @@ void plan_print_bring_up(const plan_answer *p)
             printf("%40s added to satisfy rules: %s\n", "", *w);
     }
 }
-
-json_t *plan_json_bring_up(const plan_answer *p)
-{
-    json_t *list = json_array();
-    for (int i = 0; i < p->bring_up.n; i++) {
-        const bring_up_step *x = &p->bring_up.list[i];
-        json_t *o = json_pack("{s:s, s:s, s:s?, s:s?, s:s?, s:s?}", "name", x->name, "what",
-                              x->what, "skipped", x->skipped, "file", x->file, "changed",
-                              x->changed, "added", x->added);
-        json_object_set_new(o, "added_for_rules", fields_texts(x->added_rules));
-        if (!x->skipped) {
-            json_object_set_new(o, "step_s", json_real(x->p.step_s));
-            json_object_set_new(o, "tokens_per_s_per_gpu", json_real(x->p.tokens_per_s_per_gpu));
-            json_object_set_new(o, "peak_bytes", json_integer(x->p.peak_bytes));
-            json_object_set_new(o, "usable_bytes", json_integer(x->p.usable));
-            json_object_set_new(o, "fits", json_boolean(x->p.fits));
-        }
-        json_array_append_new(list, o);
-    }
-    return list;
-}

@@ -108,22 +108,26 @@ void plan_print_claim(const plan_answer *p, arena *a)
     printf("\n");
 }
 
-static json_t *json_run(const band_run *run, double ratio)
+static run_answer answer_run(const band_run *run, double ratio)
 {
-    return json_pack("{s:s, s:f, s:I, s:s, s:b, s:f}", "id", run->id, "tokens_per_s_per_gpu",
-                     run->tokens, "gpus", (json_int_t)run->n_gpus, "precision", run->precision,
-                     "natural_routing", run->natural, "ratio", ratio);
+    return (run_answer){run->id, run->tokens, run->n_gpus, run->precision, run->natural, ratio};
 }
 
-json_t *plan_json_claim(const plan_answer *p, arena *a)
+const claim_answer *plan_claim_answer(const plan_answer *p, arena *a)
 {
     claim c;
-    if (!find_claim(&c, p, a) || !c.run) return json_null();
-    json_t *o = json_run(c.run, c.ratio);
-    json_object_set_new(o, "bears", c.row ? json_real(c.bears) : json_null());
-    json_object_set_new(o, "price_error", c.row ? json_real(exp(-c.row->error) - 1) : json_null());
-    json_object_set_new(o, "differs", json_string(c.differs));
-    json_object_set_new(o, "n_differ", c.row ? json_integer(c.n_differ) : json_null());
-    json_object_set_new(o, "fastest", c.fastest ? json_run(c.fastest, c.to_fastest) : json_null());
-    return o;
+    if (!find_claim(&c, p, a) || !c.run) return NULL;
+    claim_answer *x = ARENA_NEW(a, claim_answer);
+    run_answer *runs = ARENA_ARRAY(a, run_answer, 2);
+    runs[0] = answer_run(c.run, c.ratio);
+    *x = (claim_answer){.run = runs,
+                        .bears = c.row ? c.bears : NAN,
+                        .price_error = c.row ? exp(-c.row->error) - 1 : NAN,
+                        .differs = c.differs,
+                        .n_differ = c.row ? c.n_differ : FIELD_NONE};
+    if (c.fastest) {
+        runs[1] = answer_run(c.fastest, c.to_fastest);
+        x->fastest = &runs[1];
+    }
+    return x;
 }

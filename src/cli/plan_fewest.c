@@ -267,13 +267,3 @@ void plan_say_fewest(const plan_answer *p, arena *a)
                x->exact ? "The smallest" : "A smaller", (long long)x->gpus, p->hw->name,
                choice_text(a, &x->f.c), plan_knobs_text(p, &x->f.c, a), batch_text(p, a));
 }
-
-json_t *plan_json_fewest(const plan_answer *p, arena *a)
-{
-    const plan_fewest *x = &p->fewest;
-    if (!x->gpus) return json_null();
-    json_t *o = json_pack("{s:I, s:I, s:b}", "gpus", (json_int_t)x->gpus, "global_batch_size",
-                          (json_int_t)x->gbs, "exact", x->exact);
-    json_object_set_new(o, "layout", plan_json_found(&x->f, a));
-    return o;
-}

@@ -97,22 +97,21 @@ static bool in_row(knob_id k)
 }
 
 /* Each knob that the winner sets, nobody asked for, and no word of the row stands for. */
-static const char *extras(const plan_answer *p, json_t *into, arena *a)
+static const text_answer *extras(int *n, const plan_answer *p, arena *a)
 {
     recipe *r = ARENA_NEW(a, recipe);
-    textbuf t = text_init(a);
+    text_answer *list = ARENA_ARRAY(a, text_answer, K_COUNT);
     search_recipe(r, p->result, p->given, &p->result->best[0].c);
+    *n = 0;
     for (knob_id k = 0; k < K_COUNT; k++) {
         const setting *now = &r->knob[k], *before = &p->given->knob[k];
         bool same = before->from == FROM_USER && value_equal(before->v, now->v);
         bool empty = now->v.kind == V_NULL || (now->v.kind == V_LIST && !now->v.list.n);
         bool ours = now->from == FROM_USER && (!same || k == K_ALLOC_CONF) && !in_row(k);
         if (!ours || (empty && before->from != FROM_USER)) continue;
-        const char *word = value_text(a, now->v);
-        text_add(&t, "         %s=%s\n", knobs[k].key, word);
-        if (into) json_object_set_new(into, knobs[k].key, json_string(word));
+        list[(*n)++] = (text_answer){knobs[k].key, value_text(a, now->v)};
     }
-    return t.n ? t.s : NULL;
+    return list;
 }
 
 /* ---- printed */
@@ -145,7 +144,8 @@ void plan_print_first(const plan_answer *p, arena *a)
 {
     const found *f = &p->result->best[0];
     held h = look(p);
-    const char *sets = extras(p, NULL, a);
+    int n_sets;
+    const text_answer *sets = extras(&n_sets, p, a);
     if (f->before)
         cli_print("First",
                   "number 1 is %.2g %% slower than number %d and comes before it: %s, and "
@@ -153,21 +153,19 @@ void plan_print_first(const plan_answer *p, arena *a)
                   100 * (f->exact.step_s / p->result->best[f->behind].exact.step_s - 1),
                   f->behind + 1, f->before);
     if (h.known) say_range(p, &h, a);
-    if (sets) cli_print("Sets", "number 1 sets beyond what its row says:\n%s", sets);
-    if (f->before || h.known || sets) printf("\n");
+    if (n_sets) cli_print("Sets", "number 1 sets beyond what its row says:\n");
+    for (int i = 0; i < n_sets; i++) printf("         %s=%s\n", sets[i].name, sets[i].text);
+    if (f->before || h.known || n_sets) printf("\n");
 }
 
-void plan_json_first(json_t *o, const plan_answer *p, arena *a)
+void plan_answer_first(first_answer *out, const plan_answer *p, arena *a)
 {
     const found *f = &p->result->best[0];
     held h = look(p);
-    json_t *sets = json_object();
-    extras(p, sets, a);
-    json_object_set_new(o, "sets", sets);
-    json_object_set_new(o, "robust",
-                        h.known ? json_pack("{s:f, s:f, s:i, s:i, s:f}", "from_skew",
-                                            skew_at(f, h.from), "to_skew", skew_at(f, h.to),
-                                            "fastest_balanced", h.below + 1, "fastest_uneven",
-                                            h.beyond + 1, "fits_to_skew", skew_at(f, h.fits_to))
-                                : json_null());
+    out->sets = extras(&out->n_sets, p, a);
+    if (!h.known) return;
+    robust_answer *x = ARENA_NEW(a, robust_answer);
+    *x = (robust_answer){skew_at(f, h.from), skew_at(f, h.to), h.below + 1, h.beyond + 1,
+                         skew_at(f, h.fits_to)};
+    out->robust = x;
 }

@@ -324,20 +324,3 @@ void plan_print_offload(const plan_answer *p, arena *a)
               x->modules, layout_text(p, a), text_bytes(a, x->p.peak_bytes),
               text_bytes(a, p->hw->usable), text_bytes(a, x->p.host_bytes), x->p.step_s);
 }
-
-json_t *plan_json_offload(const plan_answer *p, arena *a)
-{
-    const plan_offload *x = &p->offload;
-    if (!x->tried_any) return json_null();
-    found f = {.c = x->c, .step_s = x->p.step_s, .peak_bytes = x->p.peak_bytes};
-    f.dp = p->world / (x->c.tp * x->c.cp * x->c.pp);
-    f.micros = recipe_int(p->given, K_GBS) / (f.dp * x->c.mbs);
-    json_t *o =
-        json_pack("{s:s, s:b, s:b, s:I, s:i}", "modules", x->modules, "fits", x->p.fits, "helps",
-                  x->helps, "host_bytes", (json_int_t)x->p.host_bytes, "tried", x->tried);
-    json_t *best = plan_json_found(&f, a);
-    if (x->p.step_s <= 0)
-        json_object_set_new(best, "step_s", json_null()); /* a giant that misses */
-    json_object_set_new(o, "layout", best);
-    return o;
-}

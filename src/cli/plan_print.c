@@ -10,9 +10,6 @@
 #include "config/job_of.h"
 #include "config/export.h"
 
-static const char *const to_words[DISPATCHER_KINDS] = {"allgather", "alltoall", "flex", "flex"};
-static const char *const overlap_words[OVERLAP_KINDS] = {"-", "shared", "wgrad", "ep", "ep+delay"};
-
 static double gib(int64_t bytes)
 {
     return (double)bytes / 1073741824.0;
@@ -20,7 +17,7 @@ static double gib(int64_t bytes)
 
 const char *plan_dispatcher(const plan_answer *p, const choice *c)
 {
-    if (c->to < TO_DOMAINS) return to_words[c->to];
+    if (c->to < TO_DOMAINS) return plan_dispatcher_words[c->to];
     return choice_flex(p->result->maker, c) == J_FLEX_HYBRIDEP ? "HybridEP" : "DeepEP";
 }
 
@@ -237,160 +234,4 @@ void plan_print_miss(const plan_answer *p, arena *a)
     }
     plan_print_offload(p, a);
     plan_print_fewest(p, a);
-}
-
-/* ---- for programs */
-
-/* Step and memory where routing is balanced, and where it is twice as uneven as assumed. */
-static json_t *json_routings(const found *f)
-{
-    json_t *list = json_array();
-    for (int i = 0; i < FOUND_ROUTINGS; i++)
-        if (f->routed[i].step_s > 0)
-            json_array_append_new(list, json_pack("{s:f, s:f, s:I}", "skew", f->routed[i].skew,
-                                                  "step_s", f->routed[i].step_s, "peak_bytes",
-                                                  (json_int_t)f->routed[i].peak_bytes));
-    return list;
-}
-
-json_t *plan_json_found(const found *f, arena *a)
-{
-    const choice *c = &f->c;
-    json_t *o = json_pack(
-        "{s:I, s:I, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:s, s:s, s:f, s:s, s:b, s:f, "
-        "s:I}",
-        "tp", (json_int_t)c->tp, "cp", (json_int_t)c->cp, "cp_kind",
-        c->cp > 1 ? choice_cp_kind(c->kind) : "none", "ep", (json_int_t)c->ep, "etp",
-        (json_int_t)c->etp, "pp", (json_int_t)c->pp, "vpp", (json_int_t)c->vpp, "dp",
-        (json_int_t)f->dp, "micro_batch_size", (json_int_t)c->mbs, "microbatches",
-        (json_int_t)f->micros, "dispatcher", to_words[c->to], "beside", overlap_words[c->overlap],
-        "recompute", choice_modules(a, c->drop), "offload", choice_on_host(c), "graphs",
-        choice_graphs(c->graphs), "tp_overlap", c->tp_overlap, "step_s",
-        f->priced ? f->exact.step_s : f->step_s, "peak_bytes", (json_int_t)f->peak_bytes);
-    if (f->priced) {
-        json_object_set_new(o, "tokens_per_s_per_gpu", json_real(f->exact.tokens_per_s_per_gpu));
-        json_object_set_new(o, "tflops_per_gpu", json_real(f->exact.tflops_per_gpu));
-        json_object_set_new(o, "wall", json_string(wall_name(f->exact.wall)));
-    }
-    if (f->band > 0) {
-        double seconds = f->priced ? f->exact.step_s : f->step_s;
-        json_object_set_new(o, "band",
-                            json_pack("{s:f, s:f}", "low_s", seconds * exp(-f->band), "high_s",
-                                      seconds * exp(f->band)));
-        json_object_set_new(o, "tie", json_boolean(f->tie));
-        json_object_set_new(o, "supported", json_boolean(f->supported));
-        json_object_set_new(o, "before", f->before ? json_string(f->before) : json_null());
-        json_object_set_new(o, "routings", json_routings(f));
-    }
-    return o;
-}
-
-static json_t *json_list(const found *list, int n, arena *a)
-{
-    json_t *out = json_array();
-    for (int i = 0; i < n; i++) json_array_append_new(out, plan_json_found(&list[i], a));
-    return out;
-}
-
-void plan_print_json_none(const plan_answer *p, const violations *v, const char *why, arena *a)
-{
-    json_t *o = json_object();
-    json_object_set_new(o, "fits", json_false());
-    json_object_set_new(o, "complete", json_boolean(p->complete));
-    json_object_set_new(o, "gpus", json_integer(p->world));
-    json_object_set_new(o, "gpu", json_string(p->hw->name));
-    json_object_set_new(o, "best", json_array());
-    json_object_set_new(o, "why_not", why ? json_string(why) : json_null());
-    json_object_set_new(o, "violations", v ? cli_json_violations(v, a) : json_array());
-    cli_json_print(o);
-}
-
-/* As --out would write it into the current folder. */
-static json_t *json_winner(const plan_answer *p, arena *a)
-{
-    recipe *r = ARENA_NEW(a, recipe);
-    textbuf t = text_init(a);
-    search_recipe(r, p->result, p->given, &p->result->best[0].c);
-    recipe_relocate(r, "recipe.yaml");
-    export_yaml(r, false, &t);
-    return json_string(t.s);
-}
-
-static json_t *json_routing(const plan_answer *p, arena *a)
-{
-    const routing_answer *x = cli_routing_answer(&p->result->best[0].exact, &p->prices, a);
-    return x ? answer_json(routing_answer, x) : json_null();
-}
-
-static json_t *json_left(const plan_answer *p)
-{
-    static const char *const names[PLAN_DEFAULTS] = {[PLAN_PUBLISHED] = "published",
-                                                     [PLAN_FP8_WEIGHTS] = "fp8_weights",
-                                                     [PLAN_PRECISION] = "precision"};
-    json_t *list = json_array();
-    for (int i = 0; i < PLAN_DEFAULTS; i++)
-        if (p->left[i]) json_array_append_new(list, json_string(names[i]));
-    return list;
-}
-
-void plan_print_json(const plan_answer *p, arena *a)
-{
-    const search_result *r = p->result;
-    const search_counts *n = &r->counts;
-    json_t *o = json_object();
-    json_object_set_new(o, "fits", json_boolean(r->n_best > 0));
-    json_object_set_new(o, "complete", json_boolean(p->complete));
-    json_object_set_new(o, "gpus", json_integer(p->world));
-    json_object_set_new(o, "gpu", json_string(p->hw->name));
-    job given;
-    job_of(&given, p->given);
-    const times_answer *times = cli_times_answer(&given, p->hw, a);
-    if (times) json_object_update_new(o, answer_json(times_answer, times));
-    json_object_set_new(o, "seq_length", json_integer(recipe_int(p->given, K_SEQ)));
-    json_object_set_new(o, "global_batch_size", json_integer(recipe_int(p->given, K_GBS)));
-    json_object_set_new(o, "usable_bytes", json_integer(p->hw->usable));
-    json_object_set_new(o, "search", json_string(p->published ? "published" : "all"));
-    json_object_set_new(o, "left", json_left(p));
-    if (p->ways.chunks)
-        json_object_set_new(
-            o, "chunks",
-            json_pack("{s:I, s:o}", "sequence_chunks", (json_int_t)p->ways.chunks, "without_s",
-                      p->ways.without_s > 0 ? json_real(p->ways.without_s) : json_null()));
-    json_object_set_new(o, "best", json_list(r->best, r->n_best, a));
-    if (r->n_best) json_object_set_new(o, "recipe", json_winner(p, a));
-    if (r->n_best) json_object_set_new(o, "claim", plan_json_claim(p, a));
-    if (r->n_best) plan_json_first(o, p, a);
-    if (r->n_best && r->best[0].priced) json_object_set_new(o, "routing", json_routing(p, a));
-    const other_routings_answer *other = cli_other_answer(&p->other, a);
-    if (other) json_object_update_new(o, answer_json(other_routings_answer, other));
-    json_object_set_new(o, "front", json_list(r->front, r->n_front, a));
-    json_object_set_new(o, "ladder", json_list(r->ladder, r->n_ladder, a));
-    json_object_set_new(o, "judged",
-                        json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f}", "legal",
-                                  (json_int_t)n->legal, "state", (json_int_t)n->state, "saved",
-                                  (json_int_t)n->saved, "slow", (json_int_t)n->slow, "played",
-                                  (json_int_t)n->simulated, "summed", (json_int_t)n->summed,
-                                  "fitted", (json_int_t)n->fitted, "rules", (json_int_t)n->rules,
-                                  "seconds", n->seconds));
-    if (!r->n_best && r->has_miss) {
-        json_t *miss = plan_json_found(&r->miss, a);
-        json_object_set_new(miss, "exact", json_boolean(p->miss_exact));
-        json_object_set_new(o, "miss", miss);
-    }
-    if (p->fewest.gpus) json_object_set_new(o, "fewest_gpus", json_integer(p->fewest.gpus));
-    json_object_set_new(o, "fewest", plan_json_fewest(p, a));
-    json_object_set_new(o, "fewer", plan_json_rounder(p));
-    json_object_set_new(o, "activation_offload", plan_json_offload(p, a));
-    const char *lost = r->n_best ? plan_lost_pins(p, a) : NULL;
-    not_priced left_out[NOT_PRICED_MAX];
-    int n_left_out = price_leaves_out(left_out, p->given, a);
-    json_object_set_new(o, "not_priced", cli_json_not_priced(left_out, n_left_out));
-    json_object_set_new(o, "kept", plan_json_kept(p, false));
-    json_object_set_new(o, "searched", plan_json_kept(p, true));
-    json_object_set_new(o, "pins_lost", lost ? json_string(lost) : json_null());
-    if (p->bring_up.folder) json_object_set_new(o, "bring_up", plan_json_bring_up(p));
-    if (r->n_best) json_object_set_new(o, "why", plan_json_reasons(p));
-    if (r->n_best) json_object_set_new(o, "warnings", cli_json_violations(&p->reasons.warnings, a));
-    if (p->compared) json_object_set_new(o, "against", plan_json_against(p, a));
-    cli_json_print(o);
 }

@@ -272,22 +272,3 @@ void plan_say_warnings(const plan_answer *p, arena *a)
         }
     }
 }
-
-/* ---- for programs */
-
-json_t *plan_json_reasons(const plan_answer *p)
-{
-    json_t *list = json_array();
-    for (int i = 0; i < p->reasons.n; i++) {
-        const plan_other *o = &p->reasons.list[i];
-        json_t *x = json_pack("{s:s, s:s}", "choice", o->topic, "instead", o->name);
-        json_object_set_new(x, "rule", o->rule ? json_string(o->rule) : json_null());
-        json_object_set_new(x, "step_s", o->priced ? json_real(o->p.step_s) : json_null());
-        json_object_set_new(x, "peak_bytes",
-                            o->priced ? json_integer(o->p.peak_bytes) : json_null());
-        json_object_set_new(x, "fits", o->priced ? json_boolean(o->p.fits) : json_null());
-        json_object_set_new(x, "why_not", o->left ? json_string(o->left) : json_null());
-        json_array_append_new(list, x);
-    }
-    return list;
-}

@@ -317,12 +317,3 @@ void plan_print_kept(const plan_answer *p, arena *a)
     if (kept.n) print_wrapped("kept, in addition to the model's", kept.s);
     printf("\n");
 }
-
-json_t *plan_json_kept(const plan_answer *p, bool opened)
-{
-    json_t *o = json_object();
-    for (int k = 0; k < K_COUNT; k++)
-        if (plan_was_set(p, (knob_id)k) && plan_was_opened(p, (knob_id)k) == opened)
-            json_object_set_new(o, knobs[k].key, answer_value(p->set->knob[k].v));
-    return o;
-}

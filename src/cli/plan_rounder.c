@@ -66,11 +66,3 @@ void plan_print_rounder(const plan_answer *p)
               (long long)p->world, x->before_s, (long long)x->gpus, (long long)x->gpus,
               recipe_word(p->given, K_GPU));
 }
-
-json_t *plan_json_rounder(const plan_answer *p)
-{
-    const plan_rounder *x = &p->rounder;
-    if (!x->gpus) return json_null();
-    return json_pack("{s:I, s:f, s:f}", "gpus", (json_int_t)x->gpus, "step_s", x->step_s,
-                     "before_step_s", x->before_s);
-}

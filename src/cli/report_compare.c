@@ -41,9 +41,8 @@ static json_t *json_changes(const report_job *j, const price *p, try_budget *bud
 
 static json_t *json_found(const found *list, int n, arena *a)
 {
-    json_t *out = json_array();
-    for (int i = 0; i < n; i++) json_array_append_new(out, plan_json_found(&list[i], a));
-    return out;
+    const row_answer *rows = plan_rows_answer(list, n, a);
+    return fields_list(row_answer_fields(), rows, sizeof *rows, n);
 }
 
 /* The job of the recipe, searched. Where nothing can be, the page says why. */

@@ -24,6 +24,10 @@ follows knobs_follow_their_schema knobs moe
 follows price_follows_its_schema price recipes/qwen3-30b-4k-h100.yaml --trace "$work/trace.json"
 follows price_of_our_own_program_follows_its_schema price tiny moefold.target=moefold --gpus 8xH100
 follows price_without_a_program_follows_its_schema price tiny tp=3 --gpus 8xH100
+follows plan_follows_its_schema plan qwen3-30b-a3b --gpus 16xH100 --seq 4K --more
+follows plan_against_a_recipe_follows_its_schema plan --against recipes/qwen3-30b-4k-h100.yaml --bring-up "$work/steps"
+follows plan_that_finds_nothing_follows_its_schema plan deepseek-v3 --gpus 8xH100 --seq 4K
+follows plan_that_no_rule_allows_follows_its_schema plan tiny --gpus 8xH100 --seq 4K --pin tp=3
 
 if sed -n '/^## `moefold check/,$p' docs/JSON.md | diff - <("$moefold" help json) >"$work/diff"; then
     ok json_is_documented_as_its_tables_say

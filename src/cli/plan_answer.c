@@ -1,0 +1,219 @@
+/* plan_answer.c - what programs read of a plan. */
+#include <math.h>
+
+#include "cli/plan.h"
+#include "cli/verdict.h"
+#include "config/export.h"
+#include "config/job_of.h"
+
+const char *const plan_dispatcher_words[DISPATCHER_KINDS] = {"allgather", "alltoall", "flex",
+                                                             "flex"};
+static const char *const overlap_words[OVERLAP_KINDS] = {"-", "shared", "wgrad", "ep", "ep+delay"};
+
+/* ---- rows */
+
+static const judged_row_answer *judged_of(const found *f, arena *a)
+{
+    judged_row_answer *x = ARENA_NEW(a, judged_row_answer);
+    band_answer *band = ARENA_NEW(a, band_answer);
+    routed_row_answer *routings = ARENA_ARRAY(a, routed_row_answer, FOUND_ROUTINGS);
+    double seconds = f->priced ? f->exact.step_s : f->step_s;
+    *band = (band_answer){seconds * exp(-f->band), seconds * exp(f->band)};
+    *x = (judged_row_answer){band, f->tie, f->supported, f->before, routings, 0};
+    for (int i = 0; i < FOUND_ROUTINGS; i++)
+        if (f->routed[i].step_s > 0)
+            routings[x->n_routings++] = (routed_row_answer){f->routed[i].skew, f->routed[i].step_s,
+                                                            f->routed[i].peak_bytes};
+    return x;
+}
+
+static row_answer row_of(const found *f, arena *a)
+{
+    const choice *c = &f->c;
+    row_answer x = {.tp = c->tp,
+                    .cp = c->cp,
+                    .cp_kind = c->cp > 1 ? choice_cp_kind(c->kind) : "none",
+                    .ep = c->ep,
+                    .etp = c->etp,
+                    .pp = c->pp,
+                    .vpp = c->vpp,
+                    .dp = f->dp,
+                    .micro_batch_size = c->mbs,
+                    .microbatches = f->micros,
+                    .dispatcher = plan_dispatcher_words[c->to],
+                    .beside = overlap_words[c->overlap],
+                    .recompute = choice_modules(a, c->drop),
+                    .offload = choice_on_host(c),
+                    .graphs = choice_graphs(c->graphs),
+                    .tp_overlap = c->tp_overlap,
+                    .step_s = f->priced ? f->exact.step_s : f->step_s,
+                    .peak_bytes = f->peak_bytes,
+                    .judged = f->band > 0 ? judged_of(f, a) : NULL};
+    if (!f->priced) return x;
+    priced_row_answer *priced = ARENA_NEW(a, priced_row_answer);
+    *priced = (priced_row_answer){f->exact.tokens_per_s_per_gpu, f->exact.tflops_per_gpu,
+                                  wall_name(f->exact.wall)};
+    x.priced = priced;
+    return x;
+}
+
+const row_answer *plan_rows_answer(const found *list, int n, arena *a)
+{
+    row_answer *rows = ARENA_ARRAY(a, row_answer, n);
+    for (int i = 0; i < n; i++) rows[i] = row_of(&list[i], a);
+    return rows;
+}
+
+/* ---- beside them */
+
+/* As --out would write it into the current folder. */
+static const char *winner_of(const plan_answer *p, arena *a)
+{
+    recipe *r = ARENA_NEW(a, recipe);
+    textbuf t = text_init(a);
+    search_recipe(r, p->result, p->given, &p->result->best[0].c);
+    recipe_relocate(r, "recipe.yaml");
+    export_yaml(r, false, &t);
+    return t.s;
+}
+
+/* Of the knobs that the recipe sets: those that are searched all the same, or the others. */
+static const value_answer *kept_of(int *n, const plan_answer *p, bool opened, arena *a)
+{
+    value_answer *list = ARENA_ARRAY(a, value_answer, K_COUNT);
+    *n = 0;
+    for (knob_id k = 0; k < K_COUNT; k++)
+        if (plan_was_set(p, k) && plan_was_opened(p, k) == opened)
+            list[(*n)++] = (value_answer){knobs[k].key, answer_value(p->set->knob[k].v)};
+    return list;
+}
+
+static const offload_answer *offload_of(const plan_answer *p, arena *a)
+{
+    const plan_offload *x = &p->offload;
+    if (!x->tried_any) return NULL;
+    offload_answer *out = ARENA_NEW(a, offload_answer);
+    row_answer *row = ARENA_NEW(a, row_answer);
+    found f = {.c = x->c, .step_s = x->p.step_s, .peak_bytes = x->p.peak_bytes};
+    f.dp = p->world / (x->c.tp * x->c.cp * x->c.pp);
+    f.micros = recipe_int(p->given, K_GBS) / (f.dp * x->c.mbs);
+    *row = row_of(&f, a);
+    if (x->p.step_s <= 0) row->step_s = NAN; /* a giant that misses */
+    *out = (offload_answer){x->modules, x->p.fits, x->helps, x->p.host_bytes, x->tried, row};
+    return out;
+}
+
+static const bring_up_answer *bring_up_of(const plan_answer *p, arena *a)
+{
+    bring_up_answer *list = ARENA_ARRAY(a, bring_up_answer, p->bring_up.n);
+    for (int i = 0; i < p->bring_up.n; i++) {
+        const bring_up_step *x = &p->bring_up.list[i];
+        tried_answer *tried = x->skipped ? NULL : ARENA_NEW(a, tried_answer);
+        if (tried)
+            *tried = (tried_answer){x->p.step_s, x->p.tokens_per_s_per_gpu, x->p.peak_bytes,
+                                    x->p.usable, x->p.fits};
+        list[i] = (bring_up_answer){x->name,    x->what,  x->skipped,     x->file,
+                                    x->changed, x->added, x->added_rules, tried};
+    }
+    return list;
+}
+
+static const why_answer *why_of(const plan_answer *p, arena *a)
+{
+    why_answer *list = ARENA_ARRAY(a, why_answer, p->reasons.n);
+    for (int i = 0; i < p->reasons.n; i++) {
+        const plan_other *o = &p->reasons.list[i];
+        list[i] = (why_answer){.choice = o->topic,
+                               .instead = o->name,
+                               .rule = o->rule,
+                               .step_s = o->priced ? o->p.step_s : NAN,
+                               .peak_bytes = o->priced ? o->p.peak_bytes : FIELD_NONE,
+                               .fits = o->priced ? o->p.fits : MAYBE_UNKNOWN,
+                               .why_not = o->left};
+    }
+    return list;
+}
+
+/* ---- the answer */
+
+void plan_print_json_none(const plan_answer *p, const violations *v, const char *why, arena *a)
+{
+    no_plan_answer x = {.complete = p->complete, .gpus = p->world, .gpu = p->hw->name};
+    x.why_not = why;
+    if (v) x.violations = answer_violations(&x.n_violations, v, a);
+    cli_json_print(answer_json(no_plan_answer, &x));
+}
+
+void plan_print_json(const plan_answer *p, arena *a)
+{
+    static const char *const defaults[PLAN_DEFAULTS] = {[PLAN_PUBLISHED] = "published",
+                                                        [PLAN_FP8_WEIGHTS] = "fp8_weights",
+                                                        [PLAN_PRECISION] = "precision"};
+    const search_result *r = p->result;
+    const search_counts *n = &r->counts;
+    const char *left[PLAN_DEFAULTS + 1] = {NULL};
+    int n_left = 0;
+    for (int i = 0; i < PLAN_DEFAULTS; i++)
+        if (p->left[i]) left[n_left++] = defaults[i];
+    judged_answer judged = {n->legal,  n->state,  n->saved, n->slow,   n->simulated,
+                            n->summed, n->fitted, n->rules, n->seconds};
+    chunks_answer chunks = {p->ways.chunks, p->ways.without_s > 0 ? p->ways.without_s : NAN};
+    fewer_answer fewer = {p->rounder.gpus, p->rounder.step_s, p->rounder.before_s};
+    fewest_answer fewest = {.gpus = p->fewest.gpus,
+                            .global_batch_size = p->fewest.gbs,
+                            .exact = p->fewest.exact,
+                            .layout = plan_rows_answer(&p->fewest.f, p->fewest.gpus > 0, a)};
+    miss_answer miss = {.exact = p->miss_exact};
+    bool missed = !r->n_best && r->has_miss;
+    if (missed) miss.row = plan_rows_answer(&r->miss, 1, a);
+    job given;
+    job_of(&given, p->given);
+    not_priced left_out[NOT_PRICED_MAX];
+    planned_answer x = {.fits = r->n_best > 0,
+                        .complete = p->complete,
+                        .gpus = p->world,
+                        .gpu = p->hw->name,
+                        .times = cli_times_answer(&given, p->hw, a),
+                        .seq_length = given.seq,
+                        .global_batch_size = given.gbs,
+                        .usable_bytes = p->hw->usable,
+                        .search = p->published ? "published" : "all",
+                        .left = left,
+                        .chunks = p->ways.chunks ? &chunks : NULL,
+                        .best = plan_rows_answer(r->best, r->n_best, a),
+                        .n_best = r->n_best,
+                        .other = cli_other_answer(&p->other, a),
+                        .front = plan_rows_answer(r->front, r->n_front, a),
+                        .n_front = r->n_front,
+                        .ladder = plan_rows_answer(r->ladder, r->n_ladder, a),
+                        .n_ladder = r->n_ladder,
+                        .judged = &judged,
+                        .miss = missed ? &miss : NULL,
+                        .fewest_gpus = p->fewest.gpus ? p->fewest.gpus : FIELD_NONE,
+                        .fewest = p->fewest.gpus ? &fewest : NULL,
+                        .fewer = p->rounder.gpus ? &fewer : NULL,
+                        .activation_offload = offload_of(p, a),
+                        .not_priced = left_out,
+                        .n_not_priced = price_leaves_out(left_out, p->given, a),
+                        .bring_up = p->bring_up.folder ? bring_up_of(p, a) : NULL,
+                        .n_bring_up = p->bring_up.n,
+                        .against = p->compared ? plan_against_answer(p, a) : NULL};
+    x.kept = kept_of(&x.n_kept, p, false, a);
+    x.searched = kept_of(&x.n_searched, p, true, a);
+    first_answer first;
+    routed_answer routed;
+    if (r->n_best) {
+        first = (first_answer){.recipe = winner_of(p, a), .claim = plan_claim_answer(p, a)};
+        plan_answer_first(&first, p, a);
+        x.first = &first;
+        x.pins_lost = plan_lost_pins(p, a);
+        x.why = why_of(p, a);
+        x.n_why = p->reasons.n;
+        x.warnings = answer_violations(&x.n_warnings, &p->reasons.warnings, a);
+    }
+    if (r->n_best && r->best[0].priced) {
+        routed.routing = cli_routing_answer(&r->best[0].exact, &p->prices, a);
+        x.routed = &routed;
+    }
+    cli_json_print(answer_json(planned_answer, &x));
+}
