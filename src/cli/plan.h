@@ -217,6 +217,5 @@ const against_answer *plan_against_answer(const plan_answer *p, arena *a);
 void plan_print_json(const plan_answer *p, arena *a);
 void plan_print_json_none(const plan_answer *p, const violations *v, const char *why, arena *a);
 const row_answer *plan_rows_answer(const found *list, int n, arena *a);
-extern const char *const plan_dispatcher_words[DISPATCHER_KINDS];
 
 #endif

@@ -6,8 +6,6 @@
 #include "config/export.h"
 #include "config/job_of.h"
 
-const char *const plan_dispatcher_words[DISPATCHER_KINDS] = {"allgather", "alltoall", "flex",
-                                                             "flex"};
 static const char *const overlap_words[OVERLAP_KINDS] = {"-", "shared", "wgrad", "ep", "ep+delay"};
 
 /* ---- rows */
@@ -40,7 +38,7 @@ static row_answer row_of(const found *f, arena *a)
                     .dp = f->dp,
                     .micro_batch_size = c->mbs,
                     .microbatches = f->micros,
-                    .dispatcher = plan_dispatcher_words[c->to],
+                    .dispatcher = choice_dispatcher_word(c->to),
                     .beside = overlap_words[c->overlap],
                     .recompute = choice_modules(a, c->drop),
                     .offload = choice_on_host(c),

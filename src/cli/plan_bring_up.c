@@ -69,7 +69,7 @@ static bool narrow(const setup *s)
 static const char *skipped_because(const making *m, stage_kind k)
 {
     const choice *c = m->won;
-    if (k == DISPATCHER && c->to == TO_EXPERTS) return "the winner's dispatcher is alltoall";
+    if (k == DISPATCHER && c->to == TO_ALLTOALL) return "the winner's dispatcher is alltoall";
     if (k == OVERLAP && !c->overlap && !c->tp_overlap)
         return "the winner overlaps no EP or TP communication";
     if (k == GRAPHS && !c->graphs) return "the winner has no CUDA graphs";
@@ -84,8 +84,7 @@ static const char *name_of(const making *m, stage_kind k)
     static const char *const names[] = {"alltoall-eager", NULL, "overlap", "graphs", NULL};
     if (names[k]) return names[k];
     if (k == PRECISION) return recipe_given(&m->winner->r, K_FP4) ? "fp4" : "fp8";
-    return m->won->to == TO_ALL ? "allgather"
-                                : job_word(K_FLEX, choice_flex(m->p->result->maker, m->won));
+    return choice_dispatcher(m->p->result->maker, m->won)->name;
 }
 
 static const char *const topics[STAGES] = {"eager", "dispatcher", "overlap", "CUDA graphs",
@@ -112,7 +111,7 @@ static const char *what_of(const making *m, stage_kind k)
 static choice choice_at(const making *m, stage_kind k)
 {
     choice c = *m->won;
-    if (k < DISPATCHER) c.to = TO_EXPERTS;
+    if (k < DISPATCHER) c.to = TO_ALLTOALL;
     if (k < OVERLAP) c.overlap = OVERLAP_NOTHING;
     if (k < OVERLAP) c.tp_overlap = false;
     if (k < GRAPHS) c.graphs = SCOPE_NONE;

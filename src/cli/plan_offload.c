@@ -193,15 +193,16 @@ static void try_optimizer(trial *t)
 static void try_dispatcher(trial *t)
 {
     choice c = t->best->c;
-    if (c.to >= TO_DOMAINS || c.ep == 1 || pinned(t, K_DISPATCHER)) return;
-    c.to = TO_DOMAINS;
+    if (c.to >= TO_FLEX || c.ep == 1 || pinned(t, K_DISPATCHER)) return;
+    c.to = TO_FLEX;
     try_variant(t, &c, t->best->set);
 }
 
 static void try_overlap(trial *t)
 {
     choice c = t->best->c;
-    bool may = c.ep > 1 && c.to != TO_ALL && (c.pp == 1 || c.vpp > 1);
+    bool may = c.ep > 1 && choice_dispatcher(t->p->result->maker, &c)->ep_overlap &&
+               (c.pp == 1 || c.vpp > 1);
     if (may && c.overlap < OVERLAP_EP && !pinned(t, K_EP_OVERLAP)) {
         c.overlap = OVERLAP_EP;
         try_variant(t, &c, t->best->set);

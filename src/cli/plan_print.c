@@ -17,8 +17,7 @@ static double gib(int64_t bytes)
 
 const char *plan_dispatcher(const plan_answer *p, const choice *c)
 {
-    if (c->to < TO_DOMAINS) return plan_dispatcher_words[c->to];
-    return choice_flex(p->result->maker, c) == J_FLEX_HYBRIDEP ? "HybridEP" : "DeepEP";
+    return choice_dispatcher(p->result->maker, c)->title;
 }
 
 const char *plan_overlap(overlap_kind overlap)

@@ -121,10 +121,10 @@ static void find_context(finder *f, const setup *s)
 static void find_dispatchers(finder *f, const setup *s)
 {
     if (!s->m.experts || f->won->ep * f->won->etp == 1 || pinned(f, K_DISPATCHER)) return;
-    for (int to = 0; to < DISPATCHER_KINDS; to++) {
+    for (int to = 0; to < TO_KINDS; to++) {
         choice c = *f->won;
-        c.to = (dispatcher_kind)to;
-        bool flex = c.to >= TO_DOMAINS, named = c.to == TO_OTHERS && pinned(f, K_FLEX);
+        c.to = (dispatch_choice)to;
+        bool flex = c.to >= TO_FLEX, named = c.to > TO_FLEX && pinned(f, K_FLEX);
         if (c.to == f->won->to || named || (flex && !judge_flex_serves(&s->j))) continue;
         try_other(f, "dispatcher", plan_dispatcher(f->p, &c), &c, NULL);
     }
@@ -133,12 +133,13 @@ static void find_dispatchers(finder *f, const setup *s)
 static void find_overlaps(finder *f, const setup *s)
 {
     if (f->won->ep == 1) return;
+    const dispatcher *d = choice_dispatcher(f->p->result->maker, f->won);
     bool fixed = pinned(f, K_EP_OVERLAP) || pinned(f, K_DELAY_WGRAD) ||
                  pinned(f, K_SHARED_OVERLAP) || pinned(f, K_DISPATCH_WGRAD);
     for (int b = 0; b < OVERLAP_KINDS && !fixed; b++) {
         choice c = *f->won;
         c.overlap = (overlap_kind)b;
-        bool shared = c.overlap == OVERLAP_SHARED && (!s->m.shared_ffn || c.to != TO_EXPERTS);
+        bool shared = c.overlap == OVERLAP_SHARED && (!s->m.shared_ffn || !d->shared_overlap);
         if (c.overlap == f->won->overlap || shared) continue;
         try_other(f, "overlap", plan_overlap(c.overlap), &c, NULL);
     }
@@ -151,8 +152,8 @@ static void find_graphs(finder *f)
     for (int i = 0; i < 3; i++) {
         choice c = *f->won;
         c.graphs = scopes[i];
-        bool stash = c.graphs == SCOPE_STEP &&
-                     (c.to < TO_DOMAINS || choice_flex(f->p->result->maker, &c) != J_FLEX_HYBRIDEP);
+        bool stash =
+            c.graphs == SCOPE_STEP && !choice_dispatcher(f->p->result->maker, &c)->fixed_shapes;
         if (c.graphs == f->won->graphs || stash || (c.graphs && recipe_on_cpu(f->p->given)))
             continue;
         try_other(f, "graphs", choice_graphs(c.graphs), &c, NULL);

@@ -80,8 +80,9 @@ static void derive_dispatcher(recipe *r)
     recipe_fill_default(r, K_DISPATCHER);
     if (!recipe_is(r, K_DISPATCHER, "flex") || recipe_is_lm(r)) return;
     int64_t etp = recipe_int(r, K_ETP), ranks = mul_sat(recipe_int(r, K_EP), etp > 0 ? etp : 1);
-    const char *why, *backend = judge_flex_over(recipe_gpu(r), ranks, &why);
-    recipe_fill(r, K_FLEX, value_of_text(backend), FROM_DERIVED, "%s", why);
+    const char *why;
+    const dispatcher *backend = judge_flex_over(recipe_gpu(r), ranks, &why);
+    recipe_fill(r, K_FLEX, value_of_text(backend->name), FROM_DERIVED, "%s", why);
 }
 
 /* Megatron trains DeepSeek-V2 with a score of its own, too. What a person asked for stays. */

@@ -6,24 +6,26 @@
 typedef enum platform_kind { NVLINK_SPANS_NODES, BLACKWELL_NODE, OTHER_NODES } platform_kind;
 
 typedef struct platform {
-    const char *flex, *why;
+    dispatcher_id flex;
+    const char *why;
 } platform;
 
 static const platform platforms[] = {
-    [NVLINK_SPANS_NODES] = {"hybridep", "unset: HybridEP spans an NVLink domain of several nodes"},
-    [BLACKWELL_NODE] = {"hybridep",
+    [NVLINK_SPANS_NODES] = {DISPATCHER_HYBRIDEP,
+                            "unset: HybridEP spans an NVLink domain of several nodes"},
+    [BLACKWELL_NODE] = {DISPATCHER_HYBRIDEP,
                         "unset: HybridEP, as in published runs on Blackwell inside a node"},
-    [OTHER_NODES] = {"deepep", "unset: DeepEP, because the NVLink domain is one node"},
+    [OTHER_NODES] = {DISPATCHER_DEEPEP, "unset: DeepEP, because the NVLink domain is one node"},
 };
 
-const char *judge_flex_over(const gpu *g, int64_t ranks, const char **why)
+const dispatcher *judge_flex_over(const gpu *g, int64_t ranks, const char **why)
 {
     bool inside = g && g->arch == ARCH_BLACKWELL && ranks <= g->gpus_per_node;
     platform_kind k = g && g->nvlink_domain > g->gpus_per_node ? NVLINK_SPANS_NODES
                       : inside                                 ? BLACKWELL_NODE
                                                                : OTHER_NODES;
     if (why) *why = platforms[k].why;
-    return platforms[k].flex;
+    return &dispatchers[platforms[k].flex];
 }
 
 static int64_t group_ranks(const job *j)
@@ -31,7 +33,7 @@ static int64_t group_ranks(const job *j)
     return mul_sat(j->ep, j->etp > 0 ? j->etp : 1);
 }
 
-const char *judge_flex(const job *j, const char **why)
+const dispatcher *judge_flex(const job *j, const char **why)
 {
     return judge_flex_over(j->machine, group_ranks(j), why);
 }
@@ -43,9 +45,9 @@ bool judge_flex_serves(const job *j)
     return j->nvlink <= 8 || group_ranks(j) <= j->nvlink;
 }
 
-int judge_dispatcher(const job *j)
+const dispatcher *judge_dispatcher(const job *j)
 {
-    return judge_flex_serves(j) ? J_DISPATCHER_FLEX : J_DISPATCHER_ALLTOALL;
+    return judge_flex_serves(j) ? judge_flex(j, NULL) : &dispatchers[DISPATCHER_ALLTOALL];
 }
 
 int64_t judge_ep_domains(const job *j)
@@ -56,16 +58,16 @@ int64_t judge_ep_domains(const job *j)
 
 /* Experts of a token lie anywhere with equal chance: one copy an expert, of which all but one
  * part's go elsewhere. */
-double judge_copies(const job *j, int dispatcher)
+double judge_copies(const job *j, dispatcher_id d)
 {
     int64_t domains = judge_ep_domains(j);
     double parts = (double)(domains > 1 ? domains : group_ranks(j));
     if (parts <= 1) return 0;
     double all = parts - 1;
-    return dispatcher == J_DISPATCHER_ALLGATHER ? all : (double)j->topk * all / parts;
+    return dispatchers[d].gathers ? all : (double)j->topk * all / parts;
 }
 
 bool judge_shared_overlap_stays(const job *j)
 {
-    return job_is_lm(j) || j->dispatcher != J_DISPATCHER_FLEX;
+    return job_is_lm(j) || !dispatcher_of(j)->flex;
 }

@@ -61,11 +61,17 @@ typedef struct link_level {
     curve efficiency; /* by bytes of a message */
 } link_level;
 
+/* Whose rates of dispatch a file has, under these names; who takes them: job/dispatchers.def. */
+#define DISPATCH_RATES(X)                                                                          \
+    X(ALLTOALL, "alltoall")                                                                        \
+    X(DEEPEP, "deepep")                                                                            \
+    X(HYBRIDEP, "hybridep")
+
 typedef enum dispatch_kind {
-    DISPATCH_ALLTOALL,
-    DISPATCH_DEEPEP,
-    DISPATCH_HYBRIDEP,
-    DISPATCH_KINDS
+#define DISPATCH_ENUM(id, name) DISPATCH_##id,
+    DISPATCH_RATES(DISPATCH_ENUM)
+#undef DISPATCH_ENUM
+        DISPATCH_KINDS
 } dispatch_kind;
 
 /* A framework's kernels of the delta rule, at heads of 128. Most work on all chunks at once: they
@@ -167,7 +173,7 @@ typedef struct hardware {
     /* Seconds of a row besides its bytes, inside and across; parts of links are then those of rows
      * of 14,336 bytes. */
     double dispatch_row[DISPATCH_KINDS][2];
-    double dispatch_start; /* seconds of a message of deepep or hybridep beside its kernel, eager */
+    double dispatch_start; /* seconds of a message of a flex backend beside its kernel, eager */
     double dispatch_copies[DISPATCH_KINDS]; /* part of the routing's bytes beside the messages */
     double launches[LAUNCH_KINDS];
     double calls[CALL_KINDS][2]; /* forward, backward; 0 everywhere: as many as launches */

@@ -45,13 +45,13 @@ typedef struct field {
 #define SCALED(p, i)                                                                               \
     NUM("quantise." p ".rate", narrow_rate[i], 1.5),                                               \
         NUM("quantise." p ".bytes", narrow_bytes[i], 64)
-#define DISPATCHED(p, i)                                                                           \
-    NUM("dispatch." p ".inside", dispatch[i][0], 1.5),                                             \
-        NUM("dispatch." p ".across", dispatch[i][1], 1.5),                                         \
-        NUM("dispatch." p ".copies", dispatch_copies[i], 4),                                       \
-        COP("dispatch." p ".near", dispatch_near[i]),                                              \
-        OPT("dispatch." p ".row", dispatch_row[i][0], 1),                                          \
-        OPT("dispatch." p ".row_across", dispatch_row[i][1], 1)
+#define DISPATCHED(id, p)                                                                          \
+    NUM("dispatch." p ".inside", dispatch[DISPATCH_##id][0], 1.5),                                 \
+        NUM("dispatch." p ".across", dispatch[DISPATCH_##id][1], 1.5),                             \
+        NUM("dispatch." p ".copies", dispatch_copies[DISPATCH_##id], 4),                           \
+        COP("dispatch." p ".near", dispatch_near[DISPATCH_##id]),                                  \
+        OPT("dispatch." p ".row", dispatch_row[DISPATCH_##id][0], 1),                              \
+        OPT("dispatch." p ".row_across", dispatch_row[DISPATCH_##id][1], 1),
 #define LAUNCHED(p, i) NUM("launches." p, launches[i], 1000)
 #define CALLED(p, i)                                                                               \
     OPT("calls." p ".forward", calls[i][0], 1000), OPT("calls." p ".backward", calls[i][1], 1000)
@@ -124,10 +124,7 @@ static const field fields[] = {
     SCALED("blockwise", SCALING_BLOCKWISE),
     SCALED("mxfp8", SCALING_MXFP8),
     SCALED("nvfp4", SCALING_NVFP4),
-    DISPATCHED("alltoall", DISPATCH_ALLTOALL),
-    DISPATCHED("deepep", DISPATCH_DEEPEP),
-    DISPATCHED("hybridep", DISPATCH_HYBRIDEP),
-    OPT("dispatch.start", dispatch_start, 1),
+    DISPATCH_RATES(DISPATCHED) OPT("dispatch.start", dispatch_start, 1),
     LAUNCHED("product", LAUNCH_PRODUCT),
     LAUNCHED("grouped", LAUNCH_GROUPED),
     OPT("launches.expert", launches[LAUNCH_EXPERT], 1000),

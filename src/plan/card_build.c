@@ -25,7 +25,7 @@ static choice plain_choice(const cards *k, const choice *c, card_what what, int 
                   .tp_overlap = c->tp_overlap,
                   .ep = 1,
                   .etp = 1,
-                  .to = TO_EXPERTS};
+                  .to = TO_ALLTOALL};
     if (!card_has_experts(k, what, kind) && what != CARD_PAIR) return one;
     one.ep = c->ep;
     one.etp = c->etp;

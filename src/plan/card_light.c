@@ -75,7 +75,7 @@ static void two_costs(const cards *k, const card_bench *w, cost_model out[2], ev
 {
     out[0] = out[1] = w->cost;
     out[0].captured |= k->captured[SCOPE_BOTH] & CAPTURED_EXPERTS;
-    of->steps = w->c.to >= TO_DOMAINS && w->cost.dispatch == DISPATCH_HYBRIDEP;
+    of->steps = w->cost.to->fixed_shapes;
     card_set_scope(k, &out[1], SCOPE_STEP, DROP_FULL);
 }
 

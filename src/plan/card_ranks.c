@@ -249,7 +249,7 @@ const layout_facts *ranks_facts(ranks *r, const choice *c)
     plain.split = c->split;
     plain.offload = c->offload;
     plain.cp = plain.mbs = 1; /* DP x CP is the same */
-    plain.to = TO_EXPERTS;
+    plain.to = TO_ALLTOALL;
     if (!f->split->ok || !choice_repatch(s, &r->work->log, r->m, &plain, f->split)) return f;
     cost_model *cost = &r->work->cost;
     cost_init(cost, r->hw, s, r->o ? r->o->stack : NULL);

@@ -144,7 +144,7 @@ double search_message(search *s, const choice *c)
     setup *patched = &s->patched;
     choice x = {.precision = c->precision, .tp = c->tp, .cp = c->cp, .mbs = c->mbs, .pp = c->pp};
     x.ep = x.etp = x.vpp = 1;
-    x.to = TO_EXPERTS;
+    x.to = TO_ALLTOALL;
     x.kind = c->kind;
     known = ARENA_NEW(s->a, double);
     const pipe_split *split = choice_split(s->sp.m, c);

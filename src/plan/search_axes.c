@@ -164,7 +164,7 @@ static const struct {
 static bool is_plain(const char *w, size_t n)
 {
     static const char *const starts[] = {"recipe_", "job_",  "J_",     "version", "FROM_",
-                                         "ARCH_",   "GRID_", "LAYER_", "TARGET_"};
+                                         "ARCH_",   "GRID_", "LAYER_", "TARGET_", "DISPATCHER_"};
     static const char *const plain[] = {"divides", "mul_sat", "knob",   "kind",    "from",
                                         "whole",   "vpp",     "gpu",    "arch",    "gdn",
                                         "NULL",    "window",  "size_t", "int64_t", "void",

@@ -145,18 +145,32 @@ int choice_cp_comm(cp_kind k)
     return words[k];
 }
 
-int choice_dispatcher(dispatcher_kind to)
+static bool flex_is_pinned(const choice_maker *m)
 {
-    static const int words[DISPATCHER_KINDS] = {J_DISPATCHER_ALLGATHER, J_DISPATCHER_ALLTOALL,
-                                                J_DISPATCHER_FLEX, J_DISPATCHER_FLEX};
-    return words[to];
+    return m->pinned[K_FLEX] && !m->by_plan[K_FLEX];
 }
 
-int choice_flex(const choice_maker *m, const choice *c)
+static const dispatcher_id all_dispatchers[TO_KINDS] = {
+#define DISPATCHER(id, ...) DISPATCHER_##id,
+#define UNBUILT(...)
+#include "job/dispatchers.def"
+};
+
+const char *choice_dispatcher_word(dispatch_choice to)
 {
-    if (m->pinned[K_FLEX] && !m->by_plan[K_FLEX]) return m->asked.flex;
-    bool hybrid = text_equal(judge_flex_over(m->asked.machine, c->ep * c->etp, NULL), "hybridep");
-    return hybrid == (c->to != TO_OTHERS) ? J_FLEX_HYBRIDEP : J_FLEX_DEEPEP;
+    return to < TO_FLEX ? dispatchers[all_dispatchers[to]].name : "flex";
+}
+
+const dispatcher *choice_dispatcher(const choice_maker *m, const choice *c)
+{
+    if (c->to < TO_FLEX) return &dispatchers[all_dispatchers[c->to]];
+    if (flex_is_pinned(m)) return dispatcher_of_backend(m->asked.flex);
+    const dispatcher *usual = judge_flex_over(m->asked.machine, c->ep * c->etp, NULL), *d = usual;
+    for (int i = TO_FLEX, at = TO_FLEX; at < (int)c->to; i++) {
+        d = &dispatchers[all_dispatchers[i]];
+        at += d != usual;
+    }
+    return d;
 }
 
 const char *choice_cp_kind(cp_kind k)
@@ -235,15 +249,15 @@ static void set_context(destination to, const choice *c, const setup *base)
     put_flag(to, K_LATENT_RING, c->cp > 1 && c->kind == CP_LATENT);
 }
 
-/* hybridep's kernels reach more of Blackwell's links with 32 multiprocessors than with the 16 that
- * they take by themselves, and published runs there have them (predict/cost_message.c). */
+/* Some kernels reach more of Blackwell's links with 32 multiprocessors than with the 16 that they
+ * take by themselves, and published runs there have them (predict/cost_message.c). */
 static void set_multiprocessors(destination to, const choice *c)
 {
     const gpu *g = to.j->machine;
     bool set = job_has(to.j, K_FLEX_SMS);
     if (set && !to.m->by_plan[K_FLEX_SMS]) return;
-    if (c->to >= TO_DOMAINS && to.j->flex == J_FLEX_HYBRIDEP && g && g->arch == ARCH_BLACKWELL &&
-        !to.m->ours)
+    if (c->to >= TO_FLEX && dispatcher_of_backend(to.j->flex)->few_sms && g &&
+        g->arch == ARCH_BLACKWELL && !to.m->ours)
         put_int(to, K_FLEX_SMS, 32);
     else if (set)
         put_null(to, K_FLEX_SMS);
@@ -251,9 +265,10 @@ static void set_multiprocessors(destination to, const choice *c)
 
 static void set_experts(destination to, const choice *c)
 {
-    put_word(to, K_DISPATCHER, choice_dispatcher(c->to));
-    if (c->to >= TO_DOMAINS)
-        put_word(to, K_FLEX, choice_flex(to.m, c));
+    const dispatcher *d = choice_dispatcher(to.m, c);
+    put_word(to, K_DISPATCHER, d->word);
+    if (d->flex)
+        put_word(to, K_FLEX, flex_is_pinned(to.m) ? to.m->asked.flex : d->backend);
     else if (job_has(to.j, K_FLEX))
         put_null(to, K_FLEX);
     set_multiprocessors(to, c);
@@ -450,7 +465,7 @@ const pipe_split *choice_split(choice_maker *m, const choice *c)
     memo_put(&m->splits, key, made);
     recipe *r = ARENA_NEW(m->a, recipe);
     *r = *m->given;
-    choice one = {.tp = 1, .cp = 1, .mbs = 1, .ep = 1, .etp = 1, .to = TO_EXPERTS};
+    choice one = {.tp = 1, .cp = 1, .mbs = 1, .ep = 1, .etp = 1, .to = TO_ALLTOALL};
     one.pp = c->pp;
     one.vpp = c->vpp;
     one.split = c->split;

@@ -7,18 +7,26 @@
 #define PLAN_SEARCH_CHOICE_H
 
 #include "ir/segment.h"
+#include "job/dispatcher.h"
 #include "layout/setup.h"
 #include "predict/routing.h"
 #include "plan/search_memo.h"
 
 typedef enum cp_kind { CP_RING, CP_GATHER, CP_HEADS, CP_LEVELS, CP_LATENT, CP_KINDS } cp_kind;
-typedef enum dispatcher_kind {
-    TO_ALL,     /* allgather */
-    TO_EXPERTS, /* alltoall */
-    TO_DOMAINS, /* flex, with the platform's backend, or the one that a person named */
-    TO_OTHERS,  /* flex, with another */
-    DISPATCHER_KINDS
-} dispatcher_kind;
+
+/* A dispatcher with a word of its own; flex with the platform's backend, or the one that a person
+ * named; behind that, flex with each of the others. */
+typedef enum dispatch_choice {
+#define DISPATCHER(id, ...) TO_##id,
+#define FLEX_BACKEND(id, ...)
+#include "job/dispatchers.def"
+    TO_FLEX,
+    TO_KINDS = TO_FLEX
+#define DISPATCHER(...)
+#define FLEX_BACKEND(...) +1
+#define UNBUILT(...)
+#include "job/dispatchers.def"
+} dispatch_choice;
 
 /* What runs beside expert messages. */
 typedef enum overlap_kind {
@@ -47,7 +55,7 @@ enum { OFFLOAD_ALL = 4, OFFLOAD_MOVED, OFFLOADS };
 typedef struct choice {
     int64_t tp, cp, mbs, ep, etp, pp, vpp;
     cp_kind kind;
-    dispatcher_kind to;
+    dispatch_choice to;
     overlap_kind overlap;
     int precision;   /* of choice_maker.precisions */
     int split;       /* 0: as derived from PP and VPP; 1: embedding and head count as a layer */
@@ -139,10 +147,11 @@ bool choice_levels(const setup *base, int64_t tp, int64_t cp, int64_t levels[2])
 /* CAPTURED_ bits of predict/cost.h. */
 unsigned choice_captured(const choice_maker *m, graph_scope g);
 
-/* Words of the job: J_CP_COMM_, J_DISPATCHER_, J_FLEX_ (for the choice's EP group). */
-int choice_cp_comm(cp_kind k);
-int choice_dispatcher(dispatcher_kind to);
-int choice_flex(const choice_maker *m, const choice *c);
+int choice_cp_comm(cp_kind k); /* J_CP_COMM_ */
+
+/* Under flex of the choice's EP group. Its word, of model.moe_token_dispatcher_type. */
+const dispatcher *choice_dispatcher(const choice_maker *m, const choice *c);
+const char *choice_dispatcher_word(dispatch_choice to);
 const char *choice_graphs(graph_scope g);            /* for tables */
 const char *choice_cp_kind(cp_kind k);               /* for tables */
 const char *choice_text(arena *a, const choice *c);  /* "TP1 CP32 EP32 ..." */

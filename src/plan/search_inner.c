@@ -61,10 +61,10 @@ void search_each_experts(search *s, const node *n, expert_visit *visit)
     choice c = n->c;
     for (int i = s->sp.ep.n - 1; i >= 0; i--)
         for (int k = 0; k < s->sp.etp.n; k++)
-            for (int to = DISPATCHER_KINDS - 1; to >= 0; to--) {
+            for (int to = TO_KINDS - 1; to >= 0; to--) {
                 c.ep = s->sp.ep.v[i];
                 c.etp = s->sp.etp.v[k];
-                c.to = (dispatcher_kind)to;
+                c.to = (dispatch_choice)to;
                 if (!s->done && space_experts_ok(&s->sp, &c)) visit(s, n, &c);
             }
 }

@@ -22,7 +22,7 @@ static double fastest_gemms(search *s, const choice *c)
 {
     choice x = *c;
     x.ep = x.etp = 1;
-    x.to = TO_EXPERTS;
+    x.to = TO_ALLTOALL;
     double sum = 0;
     for (int i = 0; i < cards_kinds(s->k); i++) {
         const card_light *l = card_bound_of(s->k, &x, CARD_MLP, i);

@@ -133,7 +133,7 @@ typedef struct search {
     ranks *r;
     arena *a, *scratch;
     /* [precision][to][space_captures_step][ep > 1][pp > 1][vpp > 1] */
-    inner *inner[PRECISIONS_MAX][DISPATCHER_KINDS][2][2][2][2];
+    inner *inner[PRECISIONS_MAX][TO_KINDS][2][2][2][2];
     chunk_sum *chunks;                   /* [PP x VPP], as many as any split has */
     int64_t *fixed, *step;               /* [PP] */
     int64_t *of_chunk;                   /* [VPP] */

@@ -277,10 +277,8 @@ bool space_kind_ok(const space *s, const choice *c)
 static bool dispatch_ran(const space *s, const choice *c, const setup *base)
 {
     if (!s->family || c->ep * c->etp == 1) return true;
-    int flex = c->to >= TO_DOMAINS ? choice_flex(s->m, c) : J_FLEX_NULL;
     const band_reach reach = {c->ep * c->etp, base->j.gpus_per_node, base->j.nvlink};
-    return ran(s, K_DISPATCHER, BAND_DISPATCH,
-               band_dispatch(choice_dispatcher(c->to), flex, &reach));
+    return ran(s, K_DISPATCHER, BAND_DISPATCH, band_dispatch(choice_dispatcher(s->m, c), &reach));
 }
 
 bool space_etp_is_rare(const choice *c)
@@ -292,17 +290,17 @@ bool space_experts_ok(const space *s, const choice *c)
 {
     const setup *base = choice_base(s->m, c->precision, c->tp);
     const model *m = &base->m;
-    if (!m->experts) return c->ep == 1 && c->etp == 1 && c->to == TO_EXPERTS;
+    if (!m->experts) return c->ep == 1 && c->etp == 1 && c->to == TO_ALLTOALL;
     if (m->experts % c->ep || m->moe_ffn % c->etp || s->world % (c->ep * c->etp)) return false;
     if (m->linear_bias && c->etp > 1) return false;
-    if (pinned(s, K_DISPATCHER) && s->asked->dispatcher != choice_dispatcher(c->to)) return false;
-    if (pinned(s, K_FLEX) && s->asked->flex && c->to != TO_DOMAINS) return false;
+    const dispatcher *d = choice_dispatcher(s->m, c);
+    if (pinned(s, K_DISPATCHER) && s->asked->dispatcher != d->word) return false;
+    if (pinned(s, K_FLEX) && s->asked->flex && c->to != TO_FLEX) return false;
     if (!dispatch_ran(s, c, base)) return false;
-    if (c->to == TO_ALL) return c->ep * c->etp > 1;
-    if (c->to == TO_EXPERTS) return true;
+    if (!d->flex) return !d->gathers || c->ep * c->etp > 1;
     int64_t domain = base->j.nvlink, group = c->ep * c->etp;
     if (job_has(&base->j, K_CAPACITY) || base->gpu->arch == ARCH_CPU) return false;
-    if (c->to == TO_OTHERS && domain > 8) return false; /* deepep does not run there */
+    if (c->to > TO_FLEX && domain > 8) return false; /* deepep does not run there */
     return group > 1 && (domain <= 8 || group <= domain);
 }
 
@@ -326,7 +324,7 @@ bool space_captures_step(const space *s, const choice *c)
 {
     const gpu *g = s->asked->machine;
     bool known = (g && g->arch == ARCH_BLACKWELL) || pinned(s, K_GRAPHS);
-    return known && c->to >= TO_DOMAINS && choice_flex(s->m, c) == J_FLEX_HYBRIDEP;
+    return known && choice_dispatcher(s->m, c)->fixed_shapes;
 }
 
 static bool graphs_ok(const space *s, const choice *c, const setup *base)
@@ -339,7 +337,7 @@ static bool graphs_ok(const space *s, const choice *c, const setup *base)
     if (c->drop == DROP_FULL || (c->graphs != SCOPE_ATTENTION && (c->drop & DROP_MOE)))
         return false;
     /* Megatron turns the recompute of norms off there */
-    return !(c->drop & DROP_LAYERNORM) || c->to == TO_EXPERTS;
+    return !(c->drop & DROP_LAYERNORM) || choice_dispatcher(s->m, c)->norm_recompute;
 }
 
 bool space_overlap_ok(const space *s, const choice *c)
@@ -356,12 +354,13 @@ bool space_overlap_ok(const space *s, const choice *c)
     case OVERLAP_NOTHING:
         return true;
     case OVERLAP_SHARED:
-        return base->m.shared_ffn > 0 && c->to == TO_EXPERTS && !(c->drop & DROP_SHARED);
+        return base->m.shared_ffn > 0 && choice_dispatcher(s->m, c)->shared_overlap &&
+               !(c->drop & DROP_SHARED);
     case OVERLAP_WGRAD:
         return base->m.experts > 0 && c->ep > 1;
     default:
-        return c->ep > 1 && c->to != TO_ALL && (c->pp == 1 || c->vpp > 1) && c->drop != DROP_FULL &&
-               !(c->drop & DROP_MOE) && (base->j.bf16 || base->j.fp16);
+        return c->ep > 1 && choice_dispatcher(s->m, c)->ep_overlap && (c->pp == 1 || c->vpp > 1) &&
+               c->drop != DROP_FULL && !(c->drop & DROP_MOE) && (base->j.bf16 || base->j.fp16);
     }
 }
 

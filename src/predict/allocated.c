@@ -19,6 +19,7 @@
 
 #include "base/maths.h"
 #include "layout/state.h"
+#include "job/dispatcher.h"
 #include "ir/memory/live.h"
 #include "ir/shape.h"
 #include "config/target.h"
@@ -264,27 +265,48 @@ static ep_reach reach_of(const setup *s)
     return (ep_reach){ranks, ranks > 0 ? ceil_div(ep, ranks) : 1};
 }
 
-/* HybridEP: for each token of a rank and each rank of its domain the row in 16 bits, a weight for
- * each expert of the domain in FP32, and scales; across domains as much again for each that sends.
- * DeepEP: queues between ranks (10 channels of 512 rows to each rank of a node; across nodes 128
- * rows a node, both ways). */
-static int64_t dispatcher_bytes(const setup *s)
+/* What a dispatcher's library takes where ranks share a layer's experts: a column of
+ * job/dispatchers.def. */
+static int64_t no_library(const setup *s)
+{
+    (void)s;
+    return 0;
+}
+
+/* For each token of a rank and each rank of its domain the row in 16 bits, a weight for each expert
+ * of the domain in FP32, and scales; across domains as much again for each that sends. */
+static int64_t hybridep_library(const setup *s)
 {
     const step_shape z = step_shape_of(s);
-    if (!s->m.experts || s->lay.ep < 2 || s->j.dispatcher != J_DISPATCHER_FLEX) return 0;
     ep_reach e = reach_of(s);
     int64_t H = s->m.hidden, experts = s->m.experts / s->lay.ep;
-    if (s->j.flex == J_FLEX_HYBRIDEP) {
-        int64_t row = 2 * H + 4 * experts * e.ranks + H / 32;
-        int64_t inside = mul_sat(mul_sat(z.T, e.ranks), row);
-        int64_t across = e.domains > 1 ? mul_sat(mul_sat(z.T, e.domains), row) : 0;
-        return add_sat(inside, across);
-    }
+    int64_t row = 2 * H + 4 * experts * e.ranks + H / 32;
+    int64_t inside = mul_sat(mul_sat(z.T, e.ranks), row);
+    int64_t across = e.domains > 1 ? mul_sat(mul_sat(z.T, e.domains), row) : 0;
+    return add_sat(inside, across);
+}
+
+/* Queues between ranks: 10 channels of 512 rows to each rank of a node; across nodes 128 rows a
+ * node, both ways. */
+static int64_t deepep_library(const setup *s)
+{
+    ep_reach e = reach_of(s);
+    int64_t H = s->m.hidden;
     enum { CHANNELS = 10, ROWS_NEAR = 512, ROWS_FAR = 128 };
     int64_t row = 2 * H + H / 32 + 128, node = e.ranks > 8 ? 8 : e.ranks;
     int64_t nodes = ceil_div(mul_sat(s->lay.ep, s->lay.etp), node);
     int64_t near = mul_sat(CHANNELS * node * ROWS_NEAR, row);
     return add_sat(near, nodes > 1 ? mul_sat(2 * CHANNELS * nodes * ROWS_FAR, row) : 0);
+}
+
+static int64_t library_bytes(const setup *s)
+{
+    static int64_t (*const all[DISPATCHERS])(const setup *) = {
+#define DISPATCHER(id, name, title, steps, rows, library, ...) [DISPATCHER_##id] = library,
+#include "job/dispatchers.def"
+    };
+    bool shared = s->m.experts && s->lay.ep > 1;
+    return shared ? all[dispatcher_of(&s->j) - dispatchers](s) : 0;
 }
 
 /* Communicators with more than one member; each keeps queues of 4 MiB for 16 to 32 channels, of
@@ -304,7 +326,7 @@ static void see_outside(reported *out, const setup *s, int64_t graphs)
     out->outside_part[OUTSIDE_CONTEXT] = CONTEXT_BYTES; /* as nvidia-smi shows before any tensor */
     out->outside_part[OUTSIDE_NCCL] = nccl_bytes(s);
     bool megatron = !job_is_ours(&s->j); /* our dispatch has no library */
-    out->outside_part[OUTSIDE_DISPATCHER] = megatron ? dispatcher_bytes(s) : 0;
+    out->outside_part[OUTSIDE_DISPATCHER] = megatron ? library_bytes(s) : 0;
     out->outside_part[OUTSIDE_GRAPHS] = graphs;
     out->outside = 0;
     for (int i = 0; i < OUTSIDE_PARTS; i++)

@@ -127,33 +127,22 @@ char band_family(const char *gpu_name)
     return 0;
 }
 
-const char *band_dispatch(int dispatcher, int flex, const band_reach *r)
+const char *band_dispatch(const dispatcher *d, const band_reach *r)
 {
-    static const char *const words[][3] = {
-        {"allgather node", "allgather domain", "allgather across"},
-        {"alltoall node", "alltoall domain", "alltoall across"},
-        {"deepep node", "deepep domain", "deepep across"},
-        {"hybridep node", "hybridep domain", "hybridep across"},
-        {"ncclep node", "ncclep domain", "ncclep across"},
+    static const char *const words[DISPATCHERS][3] = {
+#define DISPATCHER(id, name, ...)                                                                  \
+    [DISPATCHER_##id] = {name " node", name " domain", name " across"},
+#include "job/dispatchers.def"
     };
-    static const signed char row_of[] = {[J_DISPATCHER_ALLGATHER] = 1, [J_DISPATCHER_ALLTOALL] = 2};
-    static const signed char row_of_flex[] = {[J_FLEX_NULL] = 3,
-                                              [J_FLEX_DEEPEP] = 3,
-                                              [J_FLEX_HYBRIDEP] = 4,
-                                              [J_FLEX_NCCLEP] = 5,
-                                              [J_FLEX_OTHER] = 0};
-    int row = dispatcher == J_DISPATCHER_FLEX    ? row_of_flex[flex]
-              : dispatcher == J_DISPATCHER_OTHER ? 0
-                                                 : row_of[dispatcher];
-    if (!row || r->ranks <= 1) return "none";
-    return words[row - 1][r->ranks <= r->node ? 0 : r->ranks <= r->domain ? 1 : 2];
+    if (r->ranks <= 1) return "none";
+    return words[d - dispatchers][r->ranks <= r->node ? 0 : r->ranks <= r->domain ? 1 : 2];
 }
 
 /* Experts of a group lie side by side in the order of ranks. */
 static const char *dispatch_of(const setup *s)
 {
     const band_reach r = {s->lay.ep * s->lay.etp, s->lay.gpus_per_node, s->lay.nvlink_domain};
-    return s->m.experts ? band_dispatch(s->j.dispatcher, s->j.flex, &r) : "none";
+    return s->m.experts ? band_dispatch(dispatcher_of(&s->j), &r) : "none";
 }
 
 const char *band_precision(const job *j)

@@ -14,6 +14,7 @@
 #define PREDICT_BANDS_H
 
 #include "base/text.h"
+#include "job/dispatcher.h"
 #include "layout/setup.h"
 
 /* Features that runs are told apart by; two runs with the same words have the same feature. */
@@ -52,9 +53,8 @@ typedef struct band_reach {
     int64_t ranks, node, domain;
 } band_reach;
 
-/* The word of a dispatcher (J_DISPATCHER_, J_FLEX_) over ranks: "alltoall node"; "none" over
- * one. */
-const char *band_dispatch(int dispatcher, int flex, const band_reach *r);
+/* The word of a dispatcher over ranks: "alltoall node"; "none" over one. */
+const char *band_dispatch(const dispatcher *d, const band_reach *r);
 
 /* Family of a GPU's name. */
 char band_family(const char *gpu_name);

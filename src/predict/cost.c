@@ -108,7 +108,7 @@ static double nodes_of(const cost_model *c, const op *o)
 {
     bool rows_travel = o->kind == OP_EXCHANGE && o->dim[DIM_EXCHANGE_W] * 4 > c->s->m.hidden;
     if (!c->by_nodes || !rows_travel) return 0;
-    return c->dispatch == DISPATCH_ALLTOALL ? 2.5 : 1.25;
+    return c->to->flex ? 1.25 : 2.5;
 }
 
 /* The kind of call whose host time counts: `k`, or `other` where the file does not have it. */
@@ -346,7 +346,7 @@ static double seconds_of(const cost_model *c, const segment *seg, const op *o, d
 /* Counts that the host must know before it can launch the rest. */
 static bool reads_back(const cost_model *c, const op *o)
 {
-    return o->role == ROLE_COUNTS && c->dispatch == DISPATCH_ALLTOALL;
+    return o->role == ROLE_COUNTS && !c->to->flex;
 }
 
 /* Where Megatron runs, every dispatcher does, but where a graph holds the experts; allgather counts

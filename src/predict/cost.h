@@ -7,7 +7,7 @@
 #ifndef PREDICT_COST_H
 #define PREDICT_COST_H
 
-#include "hardware/hardware.h"
+#include "job/dispatcher.h"
 #include "predict/routing.h"
 #include "ir/capture.h"
 #include "ir/program.h"
@@ -86,8 +86,8 @@ typedef struct cost_model {
     double fullest;   /* what experts' loads are at least, as `skew`: balance is left to chance */
     double aligned;   /* rows of which an expert's part of those is a multiple */
     double padding;   /* rows with what that adds, over those without, where routing is balanced */
-    dispatch_kind dispatch;
-    bool gathers;      /* its dispatcher is allgather, which no price of a dispatch is for */
+    const dispatcher *to; /* its experts */
+    bool gathers;         /* as allgather does where Megatron runs: no price is for its messages */
     bool wide_combine; /* and it sums up what experts made in FP32, as the router's numbers are */
     bool sorts_again; /* one rank has all experts, and its dispatcher sorts for them all the same */
     bool one_by_one;  /* the framework calls a GEMM for each expert, on a few streams */

@@ -95,22 +95,19 @@ static void init_routing(cost_model *c)
 {
     const job *j = &c->s->j;
     const double *n = c->hw->launches;
-    bool flex = j->dispatcher == J_DISPATCHER_FLEX;
     bool fused = j->permute_fusion, router = j->router_fusion;
-    c->dispatch = !flex                        ? DISPATCH_ALLTOALL
-                  : j->flex == J_FLEX_HYBRIDEP ? DISPATCH_HYBRIDEP
-                                               : DISPATCH_DEEPEP;
-    c->gathers = c->hw->framework > 0 && j->dispatcher == J_DISPATCHER_ALLGATHER;
+    c->to = dispatcher_of(j);
+    c->gathers = c->hw->framework > 0 && c->to->gathers;
     c->wide_combine = c->gathers && j->router_dtype == J_ROUTER_DTYPE_FP32;
-    c->sorts_again =
-        c->hw->framework > 0 && !flex && !c->gathers && c->s->lay.ep == 1 && c->s->m.experts > 1;
+    c->sorts_again = c->hw->framework > 0 && !c->to->flex && !c->gathers && c->s->lay.ep == 1 &&
+                     c->s->m.experts > 1;
     c->one_by_one = c->hw->framework > 0;
     c->delays = c->hw->framework > 0 && j->ep_overlap && j->delay_wgrad;
     c->by_nodes = c->hw->framework > 0 && j->ep_overlap;
-    double copies = c->hw->dispatch_copies[c->dispatch];
+    double copies = c->hw->dispatch_copies[c->to->rates];
     c->permute_passes = fused ? 1 : c->hw->unfused;
     c->routing = copies * c->permute_passes;
-    c->packs_itself = flex && c->hw->framework > 0;
+    c->packs_itself = c->to->flex && c->hw->framework > 0;
     c->routing_launches = copies * n[fused ? LAUNCH_ROUTING : LAUNCH_ROUTING_UNFUSED];
     c->router_passes = router ? 1 : c->hw->unfused;
     c->router_launches = n[router ? LAUNCH_ROUTER : LAUNCH_ROUTER_UNFUSED];

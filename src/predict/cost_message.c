@@ -161,7 +161,7 @@ static double part_left(const cost_model *c, int hop)
 {
     const layout *l = &c->s->lay;
     if (!hop || !is_limited(c->s)) return 1;
-    double ranks = (double)(c->dispatch == DISPATCH_HYBRIDEP ? domain_of(l) : l->gpus_per_node);
+    double ranks = (double)(c->to->over_nvlink ? domain_of(l) : l->gpus_per_node);
     double members_n = c->groups[GROUP_TP_EP].members;
     if (ranks > members_n || hop == 2) ranks = hop == 2 ? 1 : members_n;
     double n = (double)c->s->m.experts / (double)l->ep * ranks / (double)(hop == 2 ? 1 : l->etp);
@@ -201,7 +201,7 @@ static void init_shares(cost_model *c)
 {
     const hardware *h = c->hw;
     for (int k = 0; k < COST_KINDS; k++) c->share[k] = h->message_share;
-    comm_group g = c->dispatch == DISPATCH_ALLTOALL ? GROUP_EP : GROUP_TP_EP;
+    comm_group g = c->to->flex ? GROUP_TP_EP : GROUP_EP;
     if (c->groups[g].farthest != LINK_OUTSIDE)
         c->share[COST_EP] = fmax(h->message_share, h->near_share);
 }
@@ -216,7 +216,7 @@ void cost_init_links(cost_model *c)
     init_embedding(c);
     init_shares(c);
     if (!c->s->m.experts) return;
-    if (c->dispatch == DISPATCH_ALLTOALL) {
+    if (!c->to->flex) {
         init_exchange(c, GROUP_EP, 0);
         init_exchange(c, GROUP_ETP, 0);
     } else {
@@ -278,7 +278,7 @@ static double each_to_all(const cost_model *c, const group_facts *g, double byte
 static bool few_multiprocessors(const cost_model *c)
 {
     const job *j = &c->s->j;
-    bool theirs = c->dispatch == DISPATCH_HYBRIDEP && c->hw->framework > 0;
+    bool theirs = c->to->few_sms && c->hw->framework > 0;
     bool few = job_has(j, K_FLEX_SMS) ? j->flex_sms < 32 : version_is(j, "container", "", "26.06");
     return theirs && few && c->s->gpu && c->s->gpu->arch == ARCH_BLACKWELL;
 }
@@ -292,7 +292,7 @@ static double row_seconds(const cost_model *c, link_kind k, double width)
 {
     static const double MEASURED = 14336, FEW_REACH = 0.936;
     const hardware *h = c->hw;
-    const dispatch_kind d = c->dispatch;
+    const dispatch_kind d = c->to->rates;
     const int across = k == LINK_OUTSIDE;
     bool few = !across && few_multiprocessors(c);
     double part = h->dispatch[d][across];
@@ -305,7 +305,7 @@ static double row_seconds(const cost_model *c, link_kind k, double width)
 
 static double exchange_seconds(const cost_model *c, const exchange_rows *x, double width)
 {
-    if (c->dispatch == DISPATCH_ALLTOALL) {
+    if (!c->to->flex) {
         double all[LINK_KINDS];
         for (int k = 0; k < LINK_KINDS; k++)
             all[k] = all_to_all_over(c, (link_kind)k, width * x->rows[k]);
@@ -318,8 +318,7 @@ static double exchange_seconds(const cost_model *c, const exchange_rows *x, doub
 
 bool cost_rides_along(const cost_model *c, const op *o)
 {
-    return c->dispatch != DISPATCH_ALLTOALL && o->kind == OP_EXCHANGE &&
-           o->dim[DIM_EXCHANGE_W] * 4 <= c->s->m.hidden;
+    return c->to->flex && o->kind == OP_EXCHANGE && o->dim[DIM_EXCHANGE_W] * 4 <= c->s->m.hidden;
 }
 
 static double exchange(const cost_model *c, const segment *seg, const op *o)
@@ -363,7 +362,7 @@ static bool is_wide(const cost_model *c, const op *o)
  * deepep and all-to-all gather counts. */
 static bool gathers_map(const cost_model *c, const op *o)
 {
-    return c->hw->framework > 0 && c->dispatch == DISPATCH_HYBRIDEP && o->role == ROLE_COUNTS;
+    return c->hw->framework > 0 && c->to->gathers_map && o->role == ROLE_COUNTS;
 }
 
 static double routing_map(const cost_model *c, const group_facts *g)

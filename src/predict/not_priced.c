@@ -3,6 +3,7 @@
 
 #include "config/edit.h"
 #include "config/job_of.h"
+#include "job/dispatcher.h"
 
 typedef struct assumption {
     edit value;                 /* priced as if it were this */
@@ -19,8 +20,8 @@ static bool scaled_in_blocks(const job *j)
 /* Multiprocessors of hybridep are priced where 16 of them are fewer than its links can use. */
 static bool fills_links(const job *j)
 {
-    return j->machine && j->machine->arch == ARCH_BLACKWELL && j->flex == J_FLEX_HYBRIDEP &&
-           j->flex_sms == 32;
+    return j->machine && j->machine->arch == ARCH_BLACKWELL &&
+           dispatcher_of_backend(j->flex)->few_sms && j->flex_sms == 32;
 }
 
 static const assumption table[] = {

@@ -228,23 +228,24 @@ const char *q_flex_fit(const setup *s, const char *argument, arena *a)
 {
     NO_ARGUMENT;
     NO_TEXT;
-    return judge_flex(&s->j, NULL);
+    return judge_flex(&s->j, NULL)->name;
 }
 
 /* {dispatcher_fit}: the dispatcher that is advised here. */
 const char *q_dispatcher_fit(const setup *s, const char *argument, arena *a)
 {
     NO_ARGUMENT;
-    if (judge_dispatcher(&s->j) != J_DISPATCHER_FLEX) return "DISPATCHER=alltoall FLEX=null";
-    return arena_text(a, "DISPATCHER=flex FLEX=%s SHARED_OVERLAP=false", judge_flex(&s->j, NULL));
+    const dispatcher *fit = judge_dispatcher(&s->j);
+    if (!fit->flex) return arena_text(a, "DISPATCHER=%s FLEX=null", fit->name);
+    return arena_text(a, "DISPATCHER=flex FLEX=%s SHARED_OVERLAP=false", fit->name);
 }
 
 /* {copies:allgather}: of a token, over the slowest link of its EP group. */
 const char *q_copies(const setup *s, const char *argument, arena *a)
 {
     bool gathers = text_equal(argument, "allgather");
-    return arena_text(
-        a, "%.3g", judge_copies(&s->j, gathers ? J_DISPATCHER_ALLGATHER : J_DISPATCHER_ALLTOALL));
+    return arena_text(a, "%.3g",
+                      judge_copies(&s->j, gathers ? DISPATCHER_ALLGATHER : DISPATCHER_ALLTOALL));
 }
 
 const char *q_ep_parts(const setup *s, const char *argument, arena *a)

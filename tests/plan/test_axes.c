@@ -67,7 +67,7 @@ static void turn(choice *c, int which, uint64_t *seed)
         c->etp = 1 << n % 2;
         break;
     case ON_TO:
-        c->to = (dispatcher_kind)(n % DISPATCHER_KINDS);
+        c->to = (dispatch_choice)(n % TO_KINDS);
         break;
     case ON_PP:
         c->pp = 1 << n % 4;

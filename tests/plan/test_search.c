@@ -110,7 +110,7 @@ static void same_bytes(fixture *f, const choice *c)
 static void many_layouts(fixture *f, bool mla, bool shared)
 {
     choice c = {.tp = 1, .cp = 4, .mbs = 1, .ep = 16, .etp = 1, .pp = 4, .vpp = 1};
-    c.to = TO_EXPERTS;
+    c.to = TO_ALLTOALL;
     same_bytes(f, &c);
     c.vpp = 4;
     same_bytes(f, &c);
@@ -121,7 +121,7 @@ static void many_layouts(fixture *f, bool mla, bool shared)
     c.overlap = OVERLAP_EP_DELAY;
     same_bytes(f, &c);
     c.overlap = OVERLAP_NOTHING;
-    c.to = TO_DOMAINS;
+    c.to = TO_FLEX;
     c.precision = 1;
     same_bytes(f, &c);
     c.drop = DROP_LAYERNORM | DROP_MOE_ACT | (mla ? DROP_MLA_UP_PROJ : 0);
@@ -143,7 +143,7 @@ static void many_layouts(fixture *f, bool mla, bool shared)
         same_bytes(f, &c);
     }
     c = (choice){.tp = 2, .cp = 1, .mbs = 2, .ep = 8, .etp = 2, .pp = 8, .vpp = 2};
-    c.to = TO_EXPERTS;
+    c.to = TO_ALLTOALL;
     c.overlap = shared ? OVERLAP_SHARED : OVERLAP_WGRAD;
     same_bytes(f, &c);
     c.pp = c.vpp = 1;
@@ -180,7 +180,7 @@ static void pairs_are_known_by_what_waits(void **state)
     (void)state;
     static const char *const none[3];
     choice c = {.tp = 1, .cp = 4, .mbs = 1, .ep = 16, .etp = 1, .pp = 4, .vpp = 4};
-    c.to = TO_EXPERTS;
+    c.to = TO_ALLTOALL;
     card last[2][2]; /* [which came first][is delayed] */
     for (int order = 0; order < 2; order++) {
         fixture f;

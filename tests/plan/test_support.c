@@ -72,7 +72,7 @@ static void captured_modules_are_those_that_rules_allow(void **state)
         m.precisions[m.n_precisions++] = J_PRECISION_BF16_WITH_MXFP8_MIXED;
         for (int g = SCOPE_ATTENTION; g <= SCOPE_BOTH; g++) {
             choice c = {.tp = 1, .cp = 1, .mbs = 1, .ep = 16, .etp = 1, .pp = 1, .vpp = 1};
-            c.to = TO_DOMAINS;
+            c.to = TO_FLEX;
             c.graphs = (graph_scope)g;
             recipe *r = ARENA_NEW(a, recipe);
             setup *s = ARENA_NEW(a, setup);

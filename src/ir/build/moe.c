@@ -15,13 +15,13 @@ bool moe_is_local(const builder *b)
     return b->s->lay.ep * b->s->lay.etp == 1;
 }
 
-const dispatcher *moe_dispatcher(const builder *b)
+const moe_steps *moe_steps_of(const builder *b)
 {
-    const job *j = &b->s->j;
-    if (moe_is_local(b)) return &moe_local;
-    if (j->dispatcher == J_DISPATCHER_ALLGATHER) return &moe_allgather;
-    if (j->dispatcher != J_DISPATCHER_FLEX) return &moe_alltoall;
-    return j->flex == J_FLEX_HYBRIDEP ? &moe_hybridep : &moe_deepep;
+    static const moe_steps *const all[DISPATCHERS] = {
+#define DISPATCHER(id, name, title, steps, ...) [DISPATCHER_##id] = &steps,
+#include "job/dispatchers.def"
+    };
+    return moe_is_local(b) ? &moe_local : all[dispatcher_of(&b->s->j) - dispatchers];
 }
 
 static flow take(moe_step *step, builder *b, moe_bufs *t, flow f)
@@ -53,7 +53,7 @@ static void none_yet(builder *b, moe_bufs *t)
  * it is computed here. */
 static int routed_forward(builder *b, moe_bufs *t, int x, shared_place place, int *shared)
 {
-    const dispatcher *d = moe_dispatcher(b);
+    const moe_steps *d = moe_steps_of(b);
     flow f = take(d->pack, b, t, (flow){x, t->probs});
     if (place == SHARED_FIRST) shared_forward_first(b, t), *shared = shared_forward_second(b, t);
     b->node = NODE_DISPATCH;
@@ -150,7 +150,7 @@ void moe_forward(builder *b, moe_bufs *t, int h, int y)
  * expert's gradient by its input where it was computed beside messages; `g` NULL: not here. */
 static flow routed_backward(builder *b, moe_bufs *t, int dh, shared_grads *g, int *beside)
 {
-    const dispatcher *d = moe_dispatcher(b);
+    const moe_steps *d = moe_steps_of(b);
     bool overlap = g && place_of_shared(b) == SHARED_ASYNC;
     bool late = !moe_is_local(b) && b->s->j.dispatch_wgrad;
     b->node = NODE_COMBINE;

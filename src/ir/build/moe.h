@@ -8,6 +8,7 @@
 
 #include "ir/build/build.h"
 #include "ir/build/chunks.h"
+#include "job/dispatcher.h"
 #include "op/flex_group.h"
 #include "ir/build/quant.h"
 
@@ -28,18 +29,17 @@ static inline int flow_rows(builder *b, const char *name, int x, int64_t element
 /* A step that is NULL changes nothing. Forward begins with tokens [T][H] and weights [T][K];
  * `place` gives t->xp, t->pp, t->offsets; `join` gives [T][H] in x. Backward ends with gradients of
  * what forward began with. Each gives buffers of its own: they may be added to. */
-typedef struct dispatcher {
+typedef struct moe_steps {
     moe_step *pack, *send, *place, *lift, *reply, *join;
     moe_step *join_d, *reply_d, *lift_d, *place_d, *send_d, *pack_d;
-} dispatcher;
+} moe_steps;
 
-extern const dispatcher moe_local;     /* all experts on this rank */
-extern const dispatcher moe_allgather; /* every token to every rank */
-extern const dispatcher moe_alltoall;  /* a row for each expert of a token */
-extern const dispatcher moe_deepep;    /* a row for each node, fanned out there */
-extern const dispatcher moe_hybridep;  /* for each NVLink domain; placed as it is copied */
+/* Those of a dispatcher stand in its row of job/dispatchers.def. */
+#define DISPATCHER(id, name, title, steps, ...) extern const moe_steps steps;
+#include "job/dispatchers.def"
+extern const moe_steps moe_local; /* all experts on this rank: nothing is sent */
 
-const dispatcher *moe_dispatcher(const builder *b);
+const moe_steps *moe_steps_of(const builder *b);
 bool moe_is_local(const builder *b);
 
 /* ---- moe_room.c: rows that routed buffers are planned for */
@@ -59,7 +59,10 @@ int64_t room_of_rows(const builder *b, const moe_bufs *t, int64_t n);
  * expert_align, so that no block of a quantised buffer has rows of two. */
 int64_t room_of_experts(const builder *b, int64_t rows);
 
-/* Sizes of the flex dispatcher's rooms: room0, room1, room_send, room2. */
+/* The members of a rank's flex dispatch, and the domains they lie in. */
+flex_group flex_group_at(const setup *s, const rank_at *at);
+
+/* Sizes of a flex dispatcher's rooms: room0, room1, room_send, room2. */
 void flex_rooms(const builder *b, moe_bufs *t, const flex_group *g);
 
 /* ---- moe_router.c */

@@ -205,15 +205,15 @@ static flow pack_d(builder *b, moe_bufs *t, flow f)
     return d;
 }
 
-const dispatcher moe_alltoall = {.pack = pack,
-                                 .send = send,
-                                 .place = place,
-                                 .lift = lift,
-                                 .reply = reply,
-                                 .join = join,
-                                 .join_d = join_d,
-                                 .reply_d = reply_d,
-                                 .lift_d = lift_d,
-                                 .place_d = place_d,
-                                 .send_d = send_d,
-                                 .pack_d = pack_d};
+const moe_steps moe_alltoall = {.pack = pack,
+                                .send = send,
+                                .place = place,
+                                .lift = lift,
+                                .reply = reply,
+                                .join = join,
+                                .join_d = join_d,
+                                .reply_d = reply_d,
+                                .lift_d = lift_d,
+                                .place_d = place_d,
+                                .send_d = send_d,
+                                .pack_d = pack_d};

@@ -1,32 +1,30 @@
 /* moe_flex.c - a token travels once to each domain that has one of its experts, and is fanned
  * out there to the members that have them; each adds up what its own experts give.
  *
- * A domain is a node (deepep) or an NVLink domain (hybridep). Beside a row travel its experts and
+ * A domain is a node, or an NVLink domain (over_nvlink). Beside a row travel its experts and
  * weights, 2K numbers. On the way back rows are summed at every stop: over a member's experts, over
  * the members of the domain (and so over ETP), over domains. Where all members share one domain the
  * first hop falls away. */
 #include "ir/build/moe.h"
 
-static flex_group group_at(const setup *s, const rank_at *at)
+flex_group flex_group_at(const setup *s, const rank_at *at)
 {
     const layout *l = &s->lay;
     int64_t place = group_rank(s, GROUP_TP_EP, at);
-    bool nodes = s->j.flex != J_FLEX_HYBRIDEP;
-    flex_group g = {s->m.experts, l->ep, l->etp,
-                    place,        0,     nodes ? l->gpus_per_node : l->nvlink_domain};
-    if (g.span < 1) g.span = 1;
-    g.shift = (at->rank - place) % g.span; /* its ranks follow one another */
-    return g;
+    int64_t span = dispatcher_of(&s->j)->over_nvlink ? l->nvlink_domain : l->gpus_per_node;
+    if (span < 1) span = 1;
+    int64_t shift = (at->rank - place) % span; /* its ranks follow one another */
+    return (flex_group){s->m.experts, l->ep, l->etp, place, shift, span};
 }
 
 static flex_group group_of_flex(const builder *b)
 {
-    return group_at(b->s, &b->at);
+    return flex_group_at(b->s, &b->at);
 }
 
 int64_t flex_shift_of(const setup *s, const rank_at *at)
 {
-    return s->j.dispatcher == J_DISPATCHER_FLEX ? group_at(s, at).shift : 0;
+    return dispatcher_of(&s->j)->flex ? flex_group_at(s, at).shift : 0;
 }
 
 /* Sizes of flex operations: the group, then up to five of their own. */
@@ -304,5 +302,5 @@ static flow pack_d(builder *b, moe_bufs *t, flow f)
         .send_d = send_d, .pack_d = pack_d                                                         \
     }
 
-const dispatcher moe_deepep = STEPS_OF(place);
-const dispatcher moe_hybridep = STEPS_OF(place_at_once);
+const moe_steps moe_deepep = STEPS_OF(place);
+const moe_steps moe_hybridep = STEPS_OF(place_at_once);

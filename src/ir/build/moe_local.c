@@ -69,7 +69,7 @@ static flow local_place(builder *b, moe_bufs *t, flow f)
     return f;
 }
 
-const dispatcher moe_local = {
+const moe_steps moe_local = {
     .place = local_place, .lift = lift, .lift_d = lift_d, .place_d = place_d};
 
 /* ---- allgather */
@@ -125,10 +125,10 @@ static flow all_send_d(builder *b, moe_bufs *t, flow f)
     return d;
 }
 
-const dispatcher moe_allgather = {.place = all_place,
-                                  .lift = lift,
-                                  .reply = all_reply,
-                                  .reply_d = all_reply_d,
-                                  .lift_d = lift_d,
-                                  .place_d = place_d,
-                                  .send_d = all_send_d};
+const moe_steps moe_allgather = {.place = all_place,
+                                 .lift = lift,
+                                 .reply = all_reply,
+                                 .reply_d = all_reply_d,
+                                 .lift_d = lift_d,
+                                 .place_d = place_d,
+                                 .send_d = all_send_d};

@@ -182,7 +182,9 @@ static double exchange_part(const measured *m)
 static void put_rest(writer *w)
 {
     static const char *const scalings[] = {"delayed", "tensorwise", "blockwise", "mxfp8", "nvfp4"};
-    static const char *const dispatchers[] = {"alltoall", "deepep", "hybridep"};
+#define DISPATCH_NAME(id, name) name,
+    static const char *const dispatchers[] = {DISPATCH_RATES(DISPATCH_NAME)};
+#undef DISPATCH_NAME
     static const char *const launches[] = {
         "product", "grouped",         "attention",   "head",     "router", "router_unfused",
         "routing", "routing_unfused", "elementwise", "quantise", "message"};
@@ -191,7 +193,7 @@ static void put_rest(writer *w)
     for (int i = 0; i < 5; i++) fprintf(w->f, "  %s: {rate: 1, bytes: 1e-6}\n", scalings[i]);
     fprintf(w->f, "dispatch:  # measured %s: all-to-all of 1 MiB relative to the best message\n",
             w->date);
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < DISPATCH_KINDS; i++)
         fprintf(w->f, "  %s: {inside: %.4g, across: %.4g, copies: 1}\n", dispatchers[i], rate,
                 rate);
     fprintf(w->f, "launches:  # one operation is one kernel\n");

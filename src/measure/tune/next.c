@@ -194,13 +194,13 @@ static void consider_all(choosing *c)
     error err = {{0}};
     if (!tune_recipe(c->t, c->base, r, c->a) || setup_init(s, r, c->a, &err)) return;
     int64_t batch = s->j.gbs;
-    edits recompute[MOVES], dispatcher[MOVES];
+    edits recompute[MOVES], dispatch[MOVES];
     int n_recompute = list_moves(recompute, K_RECOMPUTE),
-        n_dispatcher = list_moves(dispatcher, K_DISPATCHER);
+        n_dispatch = list_moves(dispatch, K_DISPATCHER);
     for (int64_t m = 0; m <= batch && m <= 4096; m = m ? 2 * m : 1)
         for (int i = 0; i < n_recompute; i++)
-            for (int d = 0; d < n_dispatcher; d++) {
-                edits e = edits_join(recompute[i], dispatcher[d], c->a);
+            for (int d = 0; d < n_dispatch; d++) {
+                edits e = edits_join(recompute[i], dispatch[d], c->a);
                 const edit micro = {K_MBS, EDIT_INT, {.whole = m}};
                 consider(c, m ? edits_join((edits){&micro, 1}, e, c->a) : e);
             }

@@ -1,11 +1,11 @@
-/* expected.c - rows of exchanges under uniform routing.
+/* expected.c - rows of exchanges under uniform routing, by a column of job/dispatchers.def.
  *
  * alltoall sends a row for each expert of a token over EP, then all that arrived over ETP. flex
  * sends a token once to each domain with one of its experts (first hop), and from there once to
  * each member with one (second hop). The way back has the same rows in the other direction. */
 #include "predict/audit/expected.h"
 
-#include "op/flex_group.h"
+#include "ir/build/moe.h"
 
 static int64_t tokens_of(const setup *s)
 {
@@ -33,17 +33,6 @@ static double chance(const model *m, int64_t n)
 }
 
 /* ---- flex */
-
-static flex_group group_of_flex(const setup *s, int64_t rank)
-{
-    const layout *l = &s->lay;
-    rank_at at = rank_coordinates(l, rank);
-    int64_t place = group_rank(s, GROUP_TP_EP, &at);
-    bool domains = s->j.flex == J_FLEX_HYBRIDEP;
-    int64_t span = domains ? l->nvlink_domain : l->gpus_per_node;
-    if (span < 1) span = 1;
-    return (flex_group){s->m.experts, l->ep, l->etp, place, (rank - place) % span, span};
-}
 
 static int64_t experts_in(const flex_group *g, flex_run r)
 {
@@ -77,18 +66,31 @@ static double second_hop(const setup *s, const flex_group *g, int64_t from, int6
     return (double)(sources_of(g, from) * tokens_of(s)) * chance(&s->m, g->E / g->ep);
 }
 
-static double flexed(const setup *s, const exchange_shape *x, int64_t from, int64_t to)
+static double rows_of_domains(const setup *s, const exchange_shape *x, int64_t from, int64_t to)
 {
-    flex_group g = group_of_flex(s, from);
+    rank_at at = rank_coordinates(&s->lay, from);
+    flex_group g = flex_group_at(s, &at);
     int64_t to_place = g.place + (to - from); /* the group's ranks follow one another */
     int64_t source = x->back ? to_place : g.place, target = x->back ? g.place : to_place;
     return x->hop == 1 ? first_hop(s, &g, source, target) : second_hop(s, &g, source, target);
 }
 
+/* ---- alltoall */
+
+static double rows_of_experts(const setup *s, const exchange_shape *x, int64_t from, int64_t to)
+{
+    (void)from, (void)to; /* each pair has as many */
+    return x->group == GROUP_EP ? rows_of(s) / (double)s->lay.ep : rows_of(s);
+}
+
 double exchange_expected(const setup *s, const exchange_shape *x, int64_t from, int64_t to)
 {
-    if (x->group == GROUP_TP_EP) return flexed(s, x, from, to);
-    return x->group == GROUP_EP ? rows_of(s) / (double)s->lay.ep : rows_of(s);
+    static double (*const all[DISPATCHERS])(const setup *, const exchange_shape *, int64_t,
+                                            int64_t) = {
+#define DISPATCHER(id, name, title, steps, rows, ...) [DISPATCHER_##id] = rows,
+#include "job/dispatchers.def"
+    };
+    return all[dispatcher_of(&s->j) - dispatchers](s, x, from, to);
 }
 
 /* The way back is the later part of a table (ops_moe.def). */
