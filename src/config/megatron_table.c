@@ -1,4 +1,4 @@
-/* megatron_table.c - the tables of flags. */
+/* megatron_table.c - the tables of flags, and of keys without effect. */
 #include "config/megatron_table.h"
 
 #include <stdlib.h>
@@ -85,18 +85,34 @@ bool combo_writes(knob_id k)
     return false;
 }
 
-/* ---- flags without effect */
+/* ---- flags and keys without effect */
 
 #define ALL  IDLE_ALL
 #define NONE IDLE_NONE
 static const idle_option idle_flags[] = {
-#define F(name, arity, why, harmless) {name, ARITY_##arity, WHY_##why, harmless},
-#include "config/megatron_flags.def"
+#define F(flag, arity, why, harmless)      {flag, ARITY_##arity, WHY_##why, harmless},
+#define O(flag, arity, key, why, harmless) F(flag, arity, why, harmless)
+#define K(key, why, harmless)
+#include "config/megatron_options.def"
 #undef F
+#undef O
+#undef K
+};
+static const idle_option idle_keys[] = {
+#define K(key, why, harmless)              {key, ARITY_1, WHY_##why, harmless},
+#define O(flag, arity, key, why, harmless) K(key, why, harmless)
+#define F(flag, arity, why, harmless)
+#include "config/megatron_options.def"
+#undef F
+#undef O
+#undef K
 };
 #undef ALL
 #undef NONE
-enum { N_IDLE = sizeof idle_flags / sizeof idle_flags[0] };
+enum {
+    N_IDLE = sizeof idle_flags / sizeof idle_flags[0],
+    N_IDLE_KEYS = sizeof idle_keys / sizeof idle_keys[0],
+};
 
 /* torchrun takes --nproc_per_node for --nproc-per-node; Megatron-LM does no such thing. */
 static bool same_but_for_dashes(const char *a, const char *b)
@@ -114,6 +130,29 @@ const idle_option *idle_flag_find(const char *flag)
         if (f->why == WHY_LAUNCHER && same_but_for_dashes(f->name, flag)) return f;
     }
     return NULL;
+}
+
+static bool is_or_is_below(const char *key, const char *row)
+{
+    size_t n = strlen(row);
+    return strncmp(key, row, n) == 0 && (key[n] == 0 || key[n] == '.');
+}
+
+const idle_option *idle_key_find(const char *key)
+{
+    static const idle_option variable = {"env_vars", ARITY_1, WHY_ENVIRONMENT, IDLE_ALL};
+    if (text_starts(key, "env_vars.") && key[strlen("env_vars.")]) return &variable;
+    for (int i = 0; i < N_IDLE_KEYS; i++)
+        if (is_or_is_below(key, idle_keys[i].name)) return &idle_keys[i];
+    return NULL;
+}
+
+bool bridge_is_section(const char *word)
+{
+    for (int i = 0; i < N_IDLE_KEYS; i++)
+        if (is_or_is_below(idle_keys[i].name, word) && strlen(idle_keys[i].name) > strlen(word))
+            return true;
+    return false;
 }
 
 const char *flag_why_text(flag_why why)

@@ -80,6 +80,14 @@ typedef struct idle_option {
 #define IDLE_NONE ""
 
 const idle_option *idle_flag_find(const char *flag); /* NULL: none */
+
+/* This key, or one above it, that is read without effect; NULL: Megatron-Bridge has no such key.
+ * Any environment variable (env_vars.NAME) is one. */
+const idle_option *idle_key_find(const char *key);
+
+/* Do keys of Megatron-Bridge begin with this word and a dot? */
+bool bridge_is_section(const char *word);
+
 const char *flag_why_text(flag_why why);
 
 /* Does the option with this value (NULL: it stands alone) leave weights, data and what runs as they

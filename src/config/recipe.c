@@ -12,7 +12,6 @@
 #include "base/yaml.h"
 #include "config/bridge_derive.h"
 #include "config/blends.h"
-#include "config/bridge_keys.h"
 #include "config/megatron_table.h"
 
 void recipe_init(recipe *r, arena *a, const char *name)
@@ -93,7 +92,7 @@ static void set_own(recipe *r, knob_id k, value v, const char *why)
  * Megatron-LM. */
 static const idle_option *idle_find(const char *name)
 {
-    return text_starts(name, "--") ? idle_flag_find(name) : bridge_key_find(name);
+    return text_starts(name, "--") ? idle_flag_find(name) : idle_key_find(name);
 }
 
 const char *recipe_unknown_key(arena *a, const char *key)

@@ -87,6 +87,8 @@ python=${MEGATRON_PYTHON:-python3}
 "$python" tests/cli/bridge_keys.py set "$MEGATRON_BRIDGE" >"$work/set.txt"
 "$python" tests/cli/bridge_keys.py fields "$MEGATRON_BRIDGE" "$MEGATRON_LM" >"$work/fields.txt"
 known keys_of_this_checkout "$work/set.txt"
+tools/megatron-options "$MEGATRON_LM" "$MEGATRON_BRIDGE" >"$work/options.txt"
+check options_of_these_checkouts_are_in_the_table [ "$(grep -vc ' other versions$' "$work/options.txt")" = 0 ]
 known fields_of_this_checkout <(grep -v '^model.bf16\|^model.fp16' "$work/fields.txt")
 mkdir "$work/exports"
 for recipe in recipes/*.yaml $("$moefold" show --presets); do

@@ -13,12 +13,10 @@
 #define ALL  IDLE_ALL
 #define NONE IDLE_NONE
 static const idle_option options[] = {
-#define F(name, arity, why, harmless) {name, ARITY_##arity, WHY_##why, harmless},
-#include "config/megatron_flags.def"
-#undef F
-#define B(key, why, harmless) {key, ARITY_1, WHY_##why, harmless},
-#include "config/bridge_keys.def"
-#undef B
+#define F(name, arity, why, harmless)      {name, ARITY_##arity, WHY_##why, harmless},
+#define K(key, why, harmless)              F(key, 1, why, harmless)
+#define O(flag, arity, key, why, harmless) F(flag, arity, why, harmless) K(key, why, harmless)
+#include "config/megatron_options.def"
 };
 enum { N_OPTIONS = sizeof options / sizeof options[0] };
 
