@@ -15,14 +15,15 @@ typedef struct numbers {
     void *p;
     bool bf16;
 } numbers;
+static inline numbers in_of(const kernel_call *c, int i)
+{
+    return {c->in[i], true};
+}
 static inline numbers out_of(const kernel_call *c, int i)
 {
     return {c->out[i], true};
 }
-static inline int32_t *ints_in(const kernel_call *c, int i)
-{
-    return (int32_t *)c->in[i];
-}
+#include "op/op_launch.h"
 END
 "$cxx" -std=c++17 -O2 -ffp-contract=off -fpermissive -w -I"$work" -Isrc -Ibuild/generated tests/kernels/quantise_tile.cpp -o "$work/tiles" || exit 1
 "$work/tiles"

@@ -78,11 +78,7 @@ struct function {
     }
 };
 
-static_assert((int)DIM_ACT_D_M == DIM_ACT_M && (int)DIM_ACT_D_F == DIM_ACT_F &&
-              (int)DIM_ACT_AS_M == DIM_ACT_M && (int)DIM_ACT_AS_D_M == DIM_ACT_M &&
-              (int)IN_ACT_AS_u == IN_ACT_u && (int)IN_ACT_AS_p == IN_ACT_p &&
-              (int)IN_ACT_AS_D_u == IN_ACT_D_u && (int)OUT_ACT_AS_D_dp == OUT_ACT_D_dp);
-
+/* ACT_AS begins with the operands and sizes of ACT; so do both gradients. */
 static function function_for(const op *o)
 {
     const bool as = o->kind == OP_ACT_AS || o->kind == OP_ACT_AS_D;
@@ -94,45 +90,38 @@ static function function_for(const op *o)
     return {ACT_SILU, true, 0, 0, o->dim[DIM_ACT_F]};
 }
 
-struct act_rows {
-    numbers u, a;   /* [M][F or 2F], [M][F] */
-    const float *p; /* [M], may be missing */
+struct act_rows : op_act {
     function e;
     template <int THREADS, int W> __device__ void row(int64_t i, int thread) const
     {
         const float scale = p ? p[i] : 1;
-        for (int64_t j = thread * W; j < e.f; j += THREADS * W) {
+        for (int64_t j = thread * W; j < F; j += THREADS * W) {
             const lanes<W> x = load<W>(u, i * e.columns() + j);
             lanes<W> up = {}, y;
-            if (e.gated) up = load<W>(u, i * e.columns() + e.f + j);
+            if (e.gated) up = load<W>(u, i * e.columns() + F + j);
 #pragma unroll
             for (int k = 0; k < W; k++) y.v[k] = e.of(x.v[k], up.v[k]).a * scale;
-            store(a, i * e.f + j, y);
+            store(a, i * F + j, y);
         }
     }
 };
 
 static void act(const kernel_call *c)
 {
-    for_rows(c, c->o->dim[DIM_ACT_M], c->o->dim[DIM_ACT_F],
-             act_rows{in_of(c, IN_ACT_u), out_of(c, OUT_ACT_a), floats_in(c, IN_ACT_p),
-                      function_for(c->o)});
+    const op_act o = op_act_of(c);
+    for_rows(c, o.M, o.F, act_rows{o, function_for(c->o)});
 }
 
-struct act_d_rows {
-    numbers da, u;  /* [M][F], [M][F or 2F] */
-    const float *p; /* [M], may be missing */
-    numbers du;     /* as u */
-    float *dp;      /* [M], may be missing */
+struct act_d_rows : op_act_d {
     function e;
     template <int THREADS, int W> __device__ void row(int64_t i, int thread) const
     {
         const float scale = p ? p[i] : 1;
         float sum = 0;
-        for (int64_t j = thread * W; j < e.f; j += THREADS * W) {
-            const lanes<W> d = load<W>(da, i * e.f + j), x = load<W>(u, i * e.columns() + j);
+        for (int64_t j = thread * W; j < F; j += THREADS * W) {
+            const lanes<W> d = load<W>(da, i * F + j), x = load<W>(u, i * e.columns() + j);
             lanes<W> up = {}, to_x, to_up;
-            if (e.gated) up = load<W>(u, i * e.columns() + e.f + j);
+            if (e.gated) up = load<W>(u, i * e.columns() + F + j);
 #pragma unroll
             for (int k = 0; k < W; k++) {
                 const element y = e.of(x.v[k], up.v[k]);
@@ -141,7 +130,7 @@ struct act_d_rows {
                 to_up.v[k] = d.v[k] * scale * y.by_up;
             }
             store(du, i * e.columns() + j, to_x);
-            if (e.gated) store(du, i * e.columns() + e.f + j, to_up);
+            if (e.gated) store(du, i * e.columns() + F + j, to_up);
         }
         if (!dp) return;
         sum = sum_over<THREADS>(sum);
@@ -151,9 +140,8 @@ struct act_d_rows {
 
 static void act_d(const kernel_call *c)
 {
-    for_rows(c, c->o->dim[DIM_ACT_D_M], c->o->dim[DIM_ACT_D_F],
-             act_d_rows{in_of(c, IN_ACT_D_da), in_of(c, IN_ACT_D_u), floats_in(c, IN_ACT_D_p),
-                        out_of(c, OUT_ACT_D_du), floats_out(c, OUT_ACT_D_dp), function_for(c->o)});
+    const op_act_d o = op_act_d_of(c);
+    for_rows(c, o.M, o.F, act_d_rows{o, function_for(c->o)});
 }
 
 /* ---- all of them in BF16, rows of any multiple of 8: a warp takes up to 1,024 numbers of a row,
@@ -271,26 +259,15 @@ static bool takes_act_d(const op *o, const op_types *t)
 
 static void act_parts(const kernel_call *c)
 {
-    const function e = function_for(c->o);
-    act_by_kind(c, {{},
-                    in_of(c, IN_ACT_u),
-                    out_of(c, OUT_ACT_a),
-                    floats_in(c, IN_ACT_p),
-                    NULL,
-                    c->o->dim[DIM_ACT_M],
-                    ceil_of(e.f, PART_WIDTH),
-                    1,
-                    e});
+    const op_act o = op_act_of(c);
+    act_by_kind(c, {{}, o.u, o.a, o.p, NULL, o.M, ceil_of(o.F, PART_WIDTH), 1, function_for(c->o)});
 }
 
 static void act_d_parts(const kernel_call *c)
 {
-    const function e = function_for(c->o);
-    const int64_t parts = ceil_of(e.f, PART_WIDTH);
-    float *dp = floats_out(c, OUT_ACT_D_dp);
-    act_by_kind(c,
-                {in_of(c, IN_ACT_D_da), in_of(c, IN_ACT_D_u), out_of(c, OUT_ACT_D_du),
-                 floats_in(c, IN_ACT_D_p), dp, c->o->dim[DIM_ACT_D_M], parts, dp ? parts : 1, e});
+    const op_act_d o = op_act_d_of(c);
+    const int64_t parts = ceil_of(o.F, PART_WIDTH);
+    act_by_kind(c, {o.da, o.u, o.du, o.p, o.dp, o.M, parts, o.dp ? parts : 1, function_for(c->o)});
 }
 
 /* ---- SwiGLU in BF16: rows of CHUNKS times 256 numbers, a warp a row, all loads before the first
@@ -407,19 +384,17 @@ static bool takes_swiglu_d(const op *o, const op_types *t)
 
 template <int CHUNKS> static void swiglu_of(const kernel_call *c)
 {
-    const int64_t m = c->o->dim[DIM_ACT_M], f = c->o->dim[DIM_ACT_F];
-    const int parts = (int)(f / CHUNK / CHUNKS);
-    const unsigned blocks = blocks_of(ceil_of(m * parts, WARPS));
-    if (chunks_of(f) != CHUNKS) {
+    const op_act o = op_act_of(c);
+    const int parts = (int)(o.F / CHUNK / CHUNKS);
+    const unsigned blocks = blocks_of(ceil_of(o.M * parts, WARPS));
+    if (chunks_of(o.F) != CHUNKS) {
         if constexpr (CHUNKS > 1) swiglu_of<CHUNKS - 1>(c);
     } else if (c->o->kind == OP_ACT) {
-        swiglu_kernel<CHUNKS><<<blocks, BLOCK, 0, stream_of(c)>>>(
-            in_of(c, IN_ACT_u), floats_in(c, IN_ACT_p), out_of(c, OUT_ACT_a), m, parts);
+        swiglu_kernel<CHUNKS><<<blocks, BLOCK, 0, stream_of(c)>>>(o.u, o.p, o.a, o.M, parts);
     } else {
-        float *dp = floats_out(c, OUT_ACT_D_dp);
+        const op_act_d d = op_act_d_of(c);
         swiglu_d_kernel<CHUNKS><<<blocks, BLOCK, 0, stream_of(c)>>>(
-            {in_of(c, IN_ACT_D_da), in_of(c, IN_ACT_D_u), out_of(c, OUT_ACT_D_du),
-             floats_in(c, IN_ACT_D_p), dp, m, parts, dp ? parts : 1});
+            {d.da, d.u, d.du, d.p, d.dp, d.M, parts, d.dp ? parts : 1});
     }
 }
 
@@ -431,16 +406,16 @@ static void swiglu(const kernel_call *c)
 extern "C" cuda_part cuda_act(void)
 {
     static const kernel rows[] = {
-        {OP_ACT, "plain", NULL, NULL, NULL, NULL, act},
-        {OP_ACT_D, "plain", NULL, NULL, NULL, NULL, act_d},
-        {OP_ACT_AS, "plain", NULL, NULL, NULL, NULL, act},
-        {OP_ACT_AS_D, "plain", NULL, NULL, NULL, NULL, act_d},
-        {OP_ACT, "parts", takes_act, NULL, NULL, NULL, act_parts},
-        {OP_ACT_D, "parts", takes_act_d, NULL, NULL, NULL, act_d_parts},
-        {OP_ACT_AS, "parts", takes_act, NULL, NULL, NULL, act_parts},
-        {OP_ACT_AS_D, "parts", takes_act_d, NULL, NULL, NULL, act_d_parts},
-        {OP_ACT, "swiglu", takes_swiglu, NULL, NULL, NULL, swiglu},
-        {OP_ACT_D, "swiglu", takes_swiglu_d, NULL, NULL, NULL, swiglu},
+        {.kind = OP_ACT, .name = "plain", .launch = act},
+        {.kind = OP_ACT_D, .name = "plain", .launch = act_d},
+        {.kind = OP_ACT_AS, .name = "plain", .launch = act},
+        {.kind = OP_ACT_AS_D, .name = "plain", .launch = act_d},
+        {.kind = OP_ACT, .name = "parts", .accepts = takes_act, .launch = act_parts},
+        {.kind = OP_ACT_D, .name = "parts", .accepts = takes_act_d, .launch = act_d_parts},
+        {.kind = OP_ACT_AS, .name = "parts", .accepts = takes_act, .launch = act_parts},
+        {.kind = OP_ACT_AS_D, .name = "parts", .accepts = takes_act_d, .launch = act_d_parts},
+        {.kind = OP_ACT, .name = "swiglu", .accepts = takes_swiglu, .launch = swiglu},
+        {.kind = OP_ACT_D, .name = "swiglu", .accepts = takes_swiglu_d, .launch = swiglu},
     };
     return PART(rows);
 }

@@ -135,9 +135,9 @@ static __global__ void forward_kernel(attention a)
 static void forward(const kernel_call *c)
 {
     attention a = attention_of(c->o);
-    a.q = in_of(c, IN_ATTN_q), a.k = in_of(c, IN_ATTN_k), a.v = in_of(c, IN_ATTN_v);
-    if (!attention_is_block(c->o)) a.sinks = in_of(c, IN_ATTN_sinks);
-    a.o = out_of(c, OUT_ATTN_o), a.lse = floats_out(c, OUT_ATTN_lse);
+    const op_attn o = op_attn_of(c); /* an ATTN_BLOCK's operands stand alike */
+    a.q = o.q, a.k = o.k, a.v = o.v, a.o = o.o, a.lse = o.lse;
+    if (!attention_is_block(c->o)) a.sinks = o.sinks;
     const int64_t spans = spans_of(a.queries, a.n_stretches), bytes = 4 * forward_floats(a);
     if (spans == 0 || a.n == 0 || a.b == 0) return;
     cudaFuncSetAttribute(forward_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED_MOST);
@@ -153,8 +153,8 @@ static bool forward_fits(const op *o, const op_types *t)
 extern "C" cuda_part cuda_attention(void)
 {
     static const kernel rows[] = {
-        {OP_ATTN, "plain", forward_fits, NULL, NULL, NULL, forward},
-        {OP_ATTN_BLOCK, "plain", forward_fits, NULL, NULL, NULL, forward},
+        {.kind = OP_ATTN, .name = "plain", .accepts = forward_fits, .launch = forward},
+        {.kind = OP_ATTN_BLOCK, .name = "plain", .accepts = forward_fits, .launch = forward},
     };
     return PART(rows);
 }

@@ -23,7 +23,7 @@ struct attention {
     bool add, add_kv;
     numbers q, k, v, o, d_o; /* [B*SQ][N][D], [B*SK][G][D], [B*SK][G][DV], [B*SQ][N][DV] twice */
     numbers sinks;           /* [N], or missing */
-    float *lse;              /* [B*SQ][N] */
+    float *lse;              /* [B*SQ][N]; a gradient reads it */
 };
 
 static attention attention_of(const op *o)

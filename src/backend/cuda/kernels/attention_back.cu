@@ -185,14 +185,14 @@ static int64_t backward_bytes(const op *o, const op_types *)
     return delta_bytes(a) + (sinks ? columns_workspace(a.b * a.sq, a.n) : 0);
 }
 
-static void add_sinks(const kernel_call *c, const attention &a, const float *delta)
+static void add_sinks(const kernel_call *c, const attention &a, numbers sinks, const float *delta,
+                      float *dsinks)
 {
-    const numbers sinks = in_of(c, IN_ATTN_D_sinks);
     const float *lse = a.lse;
     const int64_t n = a.n;
-    if (!sinks.p || !c->out[OUT_ATTN_D_dsinks]) return;
-    add_columns(c, a.b * a.sq, n, (char *)c->workspace + delta_bytes(a),
-                floats_out(c, OUT_ATTN_D_dsinks), [=] __device__(int64_t t, int64_t h) {
+    if (!sinks.p || !dsinks) return;
+    add_columns(c, a.b * a.sq, n, (char *)c->workspace + delta_bytes(a), dsinks,
+                [=] __device__(int64_t t, int64_t h) {
                     return -expf(get(sinks, h) - lse[t * n + h]) * delta[t * n + h];
                 });
 }
@@ -201,11 +201,9 @@ static void backward(const kernel_call *c)
 {
     attention a = attention_of(c->o);
     float *delta = (float *)c->workspace;
-    a.d_o = in_of(c, IN_ATTN_D_do), a.q = in_of(c, IN_ATTN_D_q), a.k = in_of(c, IN_ATTN_D_k),
-    a.v = in_of(c, IN_ATTN_D_v);
-    a.o = in_of(c, IN_ATTN_D_o), a.lse = floats_in(c, IN_ATTN_D_lse);
-    const back t = {a, delta, out_of(c, OUT_ATTN_D_dq), out_of(c, OUT_ATTN_D_dk),
-                    out_of(c, OUT_ATTN_D_dv)};
+    const op_attn_d o = op_attn_d_of(c); /* an ATTN_BLOCK_D's operands stand alike */
+    a.q = o.q, a.k = o.k, a.v = o.v, a.o = o.o, a.d_o = o.do_, a.lse = (float *)o.lse;
+    const back t = {a, delta, o.dq, o.dk, o.dv};
     const int64_t queries = spans_of(a.queries, a.n_stretches);
     const int64_t keys = spans_of(a.keys, a.n_stretches);
     for_narrow_rows(c, a.b * a.sq * a.n, a.dv, delta_rows{a.d_o, a.o, delta, a.dv});
@@ -217,7 +215,7 @@ static void backward(const kernel_call *c)
         queries_kernel<<<by_query, BLOCK, 4 * (size_t)back_floats(a, false), stream_of(c)>>>(t);
     if (keys > 0 && a.b > 0)
         keys_kernel<<<by_key, BLOCK, 4 * (size_t)back_floats(a, true), stream_of(c)>>>(t);
-    if (!attention_is_block(c->o)) add_sinks(c, a, delta);
+    if (!attention_is_block(c->o)) add_sinks(c, a, o.sinks, delta, o.dsinks.floats());
 }
 
 static bool backward_fits(const op *o, const op_types *t)
@@ -230,8 +228,16 @@ static bool backward_fits(const op *o, const op_types *t)
 extern "C" cuda_part cuda_attention_back(void)
 {
     static const kernel rows[] = {
-        {OP_ATTN_D, "plain", backward_fits, NULL, NULL, backward_bytes, backward},
-        {OP_ATTN_BLOCK_D, "plain", backward_fits, NULL, NULL, backward_bytes, backward},
+        {.kind = OP_ATTN_D,
+         .name = "plain",
+         .accepts = backward_fits,
+         .workspace = backward_bytes,
+         .launch = backward},
+        {.kind = OP_ATTN_BLOCK_D,
+         .name = "plain",
+         .accepts = backward_fits,
+         .workspace = backward_bytes,
+         .launch = backward},
     };
     return PART(rows);
 }

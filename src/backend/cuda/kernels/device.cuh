@@ -23,7 +23,18 @@ enum { WARP = 32, BLOCK = 256, WARPS = BLOCK / WARP };
 typedef struct numbers {
     void *p; /* NULL: missing */
     bool bf16;
+    /* What is FP32 always, though others of its kind need not be: gradients of weights. */
+    __host__ __device__ float *floats() const
+    {
+        return (float *)p;
+    }
 } numbers;
+
+/* An FP32 operand among others. */
+static inline __host__ __device__ numbers as_numbers(const float *p)
+{
+    return {(void *)p, false};
+}
 
 static __device__ __forceinline__ float get(numbers x, int64_t i)
 {
@@ -106,6 +117,8 @@ static __device__ __forceinline__ void store_or_add(numbers x, int64_t i, lanes<
     store(x, i, a);
 }
 
+/* Operands by name: op_norm_of(c) is a struct with those of a NORM (op/op_launch.h). A functor that
+ * begins with one is launched on it: `struct norm_rows : op_norm`. */
 static inline numbers in_of(const kernel_call *c, int i)
 {
     return {c->in[i], c->types->in[i] == DTYPE_BF16};
@@ -116,25 +129,7 @@ static inline numbers out_of(const kernel_call *c, int i)
     return {c->out[i], c->types->out[i] == DTYPE_BF16};
 }
 
-static inline float *floats_in(const kernel_call *c, int i)
-{
-    return (float *)c->in[i];
-}
-
-static inline float *floats_out(const kernel_call *c, int i)
-{
-    return (float *)c->out[i];
-}
-
-static inline int32_t *ints_in(const kernel_call *c, int i)
-{
-    return (int32_t *)c->in[i];
-}
-
-static inline int32_t *ints_out(const kernel_call *c, int i)
-{
-    return (int32_t *)c->out[i];
-}
+#include "op/op_launch.h"
 
 static inline cudaStream_t stream_of(const kernel_call *c)
 {

@@ -12,9 +12,6 @@
 
 static const int64_t SCORES_MOST = (int64_t)16 << 30;
 
-static_assert((int)DIM_ATTN_D_B == DIM_ATTN_B && (int)DIM_ATTN_D_WINDOW == DIM_ATTN_WINDOW &&
-              (int)REAL_ATTN_D_scale == REAL_ATTN_scale);
-
 static sdpa_shape shape_of(const op *o)
 {
     const int64_t *d = o->dim, s = d[DIM_ATTN_S], window = d[DIM_ATTN_WINDOW];
@@ -125,29 +122,28 @@ static __global__ void __launch_bounds__(BLOCK)
 }
 
 template <int LANES>
-static void put_sinks(const kernel_call *c, int64_t rows, int64_t n, int64_t dv)
+static void put_sinks(const kernel_call *c, const op_attn &o, int64_t rows, int64_t n, int64_t dv)
 {
     if constexpr (LANES < WARP)
-        if (dv > LANES * 8) return put_sinks<2 * LANES>(c, rows, n, dv);
+        if (dv > LANES * 8) return put_sinks<2 * LANES>(c, o, rows, n, dv);
     sink_rows<LANES><<<(unsigned)ceil_of(rows * LANES, BLOCK), BLOCK, 0, stream_of(c)>>>(
-        out_of(c, OUT_ATTN_o), in_of(c, IN_ATTN_sinks), floats_out(c, OUT_ATTN_lse), rows, n, dv);
+        o.o, o.sinks, o.lse, rows, n, dv);
 }
 
 static void forward(const kernel_call *c)
 {
     const sdpa_shape z = shape_of(c->o);
+    const op_attn o = op_attn_of(c);
     void *at[SDPA_IDS] = {};
-    at[SDPA_Q] = c->in[IN_ATTN_q];
-    at[SDPA_K] = c->in[IN_ATTN_k];
-    at[SDPA_V] = c->in[IN_ATTN_v];
-    at[SDPA_O] = c->out[OUT_ATTN_o];
-    at[SDPA_STATS] = c->out[OUT_ATTN_lse];
-    if (!sdpa_run((const sdpa_plan *)c->state, at, (float)c->o->real[REAL_ATTN_scale], c->workspace,
-                  c->stream)) {
+    at[SDPA_Q] = o.q.p;
+    at[SDPA_K] = o.k.p;
+    at[SDPA_V] = o.v.p;
+    at[SDPA_O] = o.o.p;
+    at[SDPA_STATS] = o.lse;
+    if (!sdpa_run((const sdpa_plan *)c->state, at, o.scale, c->workspace, c->stream))
         launch_failed(c);
-        return;
-    }
-    if (c->in[IN_ATTN_sinks]) put_sinks<2>(c, z.b * z.s * z.h, z.h, z.d_v);
+    else if (o.sinks.p)
+        put_sinks<2>(c, o, z.b * z.s * z.h, z.h, z.d_v);
 }
 
 /* ---- gradients */
@@ -180,36 +176,51 @@ static void backward(const kernel_call *c)
 {
     const sdpa_shape z = shape_of(c->o);
     const sdpa_pass pass = pass_of(c->o);
+    const op_attn_d o = op_attn_d_of(c);
     char *dots = (char *)c->workspace, *sum = dots + dots_bytes(z);
     void *at[SDPA_IDS] = {};
-    at[SDPA_Q] = c->in[IN_ATTN_D_q];
-    at[SDPA_K] = c->in[IN_ATTN_D_k];
-    at[SDPA_V] = c->in[IN_ATTN_D_v];
-    at[SDPA_O] = c->in[IN_ATTN_D_o];
-    at[SDPA_STATS] = c->in[IN_ATTN_D_lse];
-    at[SDPA_DO] = c->in[IN_ATTN_D_do];
-    at[SDPA_DQ] = c->out[OUT_ATTN_D_dq];
-    at[SDPA_DK] = c->out[OUT_ATTN_D_dk];
-    at[SDPA_DV] = c->out[OUT_ATTN_D_dv];
+    at[SDPA_Q] = o.q.p;
+    at[SDPA_K] = o.k.p;
+    at[SDPA_V] = o.v.p;
+    at[SDPA_O] = o.o.p;
+    at[SDPA_STATS] = (void *)o.lse;
+    at[SDPA_DO] = o.do_.p;
+    at[SDPA_DQ] = o.dq.p;
+    at[SDPA_DK] = o.dk.p;
+    at[SDPA_DV] = o.dv.p;
     at[SDPA_DO_O] = dots;
     at[SDPA_DQ_SUM] = sum;
-    if (!sdpa_run((const sdpa_plan *)c->state, at, (float)c->o->real[REAL_ATTN_scale],
-                  sum + sum_bytes(z, pass), c->stream)) {
+    if (!sdpa_run((const sdpa_plan *)c->state, at, o.scale, sum + sum_bytes(z, pass), c->stream))
         launch_failed(c);
-        return;
-    }
-    if (c->out[OUT_ATTN_D_dsinks])
+    else if (o.dsinks.p)
         sinks_kernel<<<(unsigned)z.h, SINK_THREADS, 0, stream_of(c)>>>(
-            (const float *)dots, floats_in(c, IN_ATTN_D_lse), in_of(c, IN_ATTN_D_sinks), z,
-            floats_out(c, OUT_ATTN_D_dsinks));
+            (const float *)dots, o.lse, o.sinks, z, o.dsinks.floats());
 }
 
 extern "C" cuda_part cuda_fast_attention(void)
 {
     static const kernel rows[] = {
-        {OP_ATTN, "cudnn", takes, prepare, release, bytes, forward},
-        {OP_ATTN_D, "cudnn, atomics", takes_fast, prepare, release, bytes, backward},
-        {OP_ATTN_D, "cudnn, deterministic", takes_deterministic, prepare, release, bytes, backward},
+        {.kind = OP_ATTN,
+         .name = "cudnn",
+         .accepts = takes,
+         .prepare = prepare,
+         .release = release,
+         .workspace = bytes,
+         .launch = forward},
+        {.kind = OP_ATTN_D,
+         .name = "cudnn, atomics",
+         .accepts = takes_fast,
+         .prepare = prepare,
+         .release = release,
+         .workspace = bytes,
+         .launch = backward},
+        {.kind = OP_ATTN_D,
+         .name = "cudnn, deterministic",
+         .accepts = takes_deterministic,
+         .prepare = prepare,
+         .release = release,
+         .workspace = bytes,
+         .launch = backward},
     };
     return PART(rows);
 }

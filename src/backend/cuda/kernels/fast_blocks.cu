@@ -15,10 +15,6 @@
 
 static const int64_t SCORES_MOST = (int64_t)16 << 30;
 
-static_assert((int)DIM_ATTN_BLOCK_D_B == DIM_ATTN_BLOCK_B &&
-              (int)DIM_ATTN_BLOCK_D_KB == DIM_ATTN_BLOCK_KB &&
-              (int)REAL_ATTN_BLOCK_D_scale == REAL_ATTN_BLOCK_scale);
-
 /* ---- which block it is */
 
 /* Rows of a sample that take part. */
@@ -233,9 +229,9 @@ static void bring_home(const kernel_call *c, const result &r, int64_t b)
         for_rows(c, b * r.s.all, r.width, home_rows{r.to, {r.part, true}, r.s, r.width, r.add});
 }
 
-static void *rows_of(const kernel_call *c, int i, const share &s, int64_t width)
+static void *rows_of(numbers x, const share &s, int64_t width)
 {
-    return (char *)c->in[i] + 2 * s.first * width;
+    return (char *)x.p + 2 * s.first * width;
 }
 
 /* ---- forward */
@@ -270,23 +266,20 @@ static int64_t forward_bytes(const op *o, const op_types *t)
 static void forward(const kernel_call *c)
 {
     shelf w = {(char *)c->workspace, 0};
-    float *lse = floats_out(c, OUT_ATTN_BLOCK_lse);
-    const forward_parts p = forward_parts_of(c->o, out_of(c, OUT_ATTN_BLOCK_o), lse, &w);
+    const op_attn_block o = op_attn_block_of(c);
+    const forward_parts p = forward_parts_of(c->o, o.o, o.lse, &w);
     const sdpa_shape &z = p.z;
     void *at[SDPA_IDS] = {};
-    at[SDPA_Q] = rows_of(c, IN_ATTN_BLOCK_q, p.f.q, z.h * z.d);
-    at[SDPA_K] = rows_of(c, IN_ATTN_BLOCK_k, p.f.k, z.h_kv * z.d);
-    at[SDPA_V] = rows_of(c, IN_ATTN_BLOCK_v, p.f.k, z.h_kv * z.d_v);
+    at[SDPA_Q] = rows_of(o.q, p.f.q, z.h * z.d);
+    at[SDPA_K] = rows_of(o.k, p.f.k, z.h_kv * z.d);
+    at[SDPA_V] = rows_of(o.v, p.f.k, z.h_kv * z.d_v);
     at[SDPA_O] = p.o.place();
     at[SDPA_STATS] = p.lse + p.f.q.first * z.h;
-    if (!sdpa_run((const sdpa_plan *)c->state, at, (float)c->o->real[REAL_ATTN_BLOCK_scale], p.rest,
-                  c->stream)) {
+    if (!sdpa_run((const sdpa_plan *)c->state, at, o.scale, p.rest, c->stream))
         launch_failed(c);
-        return;
-    }
-    if (p.o.aside)
+    else if (p.o.aside)
         for_rows(c, z.b * p.f.q.all * z.h, z.d_v,
-                 merge_rows{p.o.to, {p.o.part, true}, lse, p.lse, p.f.q, z.h, z.d_v, p.o.add});
+                 merge_rows{p.o.to, {p.o.part, true}, o.lse, p.lse, p.f.q, z.h, z.d_v, p.o.add});
 }
 
 /* ---- gradients */
@@ -327,24 +320,22 @@ static int64_t backward_bytes(const op *o, const op_types *t)
 static void backward(const kernel_call *c)
 {
     shelf w = {(char *)c->workspace, 0};
-    const backward_parts p =
-        backward_parts_of(c->o, out_of(c, OUT_ATTN_BLOCK_D_dq), out_of(c, OUT_ATTN_BLOCK_D_dk),
-                          out_of(c, OUT_ATTN_BLOCK_D_dv), &w);
+    const op_attn_block_d o = op_attn_block_d_of(c);
+    const backward_parts p = backward_parts_of(c->o, o.dq, o.dk, o.dv, &w);
     const sdpa_shape &z = p.z;
     void *at[SDPA_IDS] = {};
-    at[SDPA_Q] = rows_of(c, IN_ATTN_BLOCK_D_q, p.f.q, z.h * z.d);
-    at[SDPA_K] = rows_of(c, IN_ATTN_BLOCK_D_k, p.f.k, z.h_kv * z.d);
-    at[SDPA_V] = rows_of(c, IN_ATTN_BLOCK_D_v, p.f.k, z.h_kv * z.d_v);
-    at[SDPA_O] = rows_of(c, IN_ATTN_BLOCK_D_o, p.f.q, z.h * z.d_v);
-    at[SDPA_DO] = rows_of(c, IN_ATTN_BLOCK_D_do, p.f.q, z.h * z.d_v);
-    at[SDPA_STATS] = floats_in(c, IN_ATTN_BLOCK_D_lse) + p.f.q.first * z.h;
+    at[SDPA_Q] = rows_of(o.q, p.f.q, z.h * z.d);
+    at[SDPA_K] = rows_of(o.k, p.f.k, z.h_kv * z.d);
+    at[SDPA_V] = rows_of(o.v, p.f.k, z.h_kv * z.d_v);
+    at[SDPA_O] = rows_of(o.o, p.f.q, z.h * z.d_v);
+    at[SDPA_DO] = rows_of(o.do_, p.f.q, z.h * z.d_v);
+    at[SDPA_STATS] = (void *)(o.lse + p.f.q.first * z.h);
     at[SDPA_DQ] = p.dq.place();
     at[SDPA_DK] = p.dk.place();
     at[SDPA_DV] = p.dv.place();
     at[SDPA_DO_O] = p.dots;
     at[SDPA_DQ_SUM] = p.sum;
-    if (!sdpa_run((const sdpa_plan *)c->state, at, (float)c->o->real[REAL_ATTN_BLOCK_D_scale],
-                  p.rest, c->stream)) {
+    if (!sdpa_run((const sdpa_plan *)c->state, at, o.scale, p.rest, c->stream)) {
         launch_failed(c);
         return;
     }
@@ -356,10 +347,27 @@ static void backward(const kernel_call *c)
 extern "C" cuda_part cuda_fast_blocks(void)
 {
     static const kernel rows[] = {
-        {OP_ATTN_BLOCK, "cudnn", takes_forward, prepare, release, forward_bytes, forward},
-        {OP_ATTN_BLOCK_D, "cudnn, atomics", takes_fast, prepare, release, backward_bytes, backward},
-        {OP_ATTN_BLOCK_D, "cudnn, deterministic", takes_deterministic, prepare, release,
-         backward_bytes, backward},
+        {.kind = OP_ATTN_BLOCK,
+         .name = "cudnn",
+         .accepts = takes_forward,
+         .prepare = prepare,
+         .release = release,
+         .workspace = forward_bytes,
+         .launch = forward},
+        {.kind = OP_ATTN_BLOCK_D,
+         .name = "cudnn, atomics",
+         .accepts = takes_fast,
+         .prepare = prepare,
+         .release = release,
+         .workspace = backward_bytes,
+         .launch = backward},
+        {.kind = OP_ATTN_BLOCK_D,
+         .name = "cudnn, deterministic",
+         .accepts = takes_deterministic,
+         .prepare = prepare,
+         .release = release,
+         .workspace = backward_bytes,
+         .launch = backward},
     };
     return PART(rows);
 }

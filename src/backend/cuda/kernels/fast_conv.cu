@@ -189,11 +189,6 @@ static __global__ void __launch_bounds__(BLOCK)
 
 /* ---- rows */
 
-static_assert((int)DIM_CONV_D_B == DIM_CONV_B && (int)DIM_CONV_W_B == DIM_CONV_B &&
-              (int)DIM_CONV_D_S == DIM_CONV_S && (int)DIM_CONV_W_S == DIM_CONV_S &&
-              (int)DIM_CONV_D_C == DIM_CONV_C && (int)DIM_CONV_W_C == DIM_CONV_C &&
-              (int)DIM_CONV_D_TAPS == DIM_CONV_TAPS && (int)DIM_CONV_W_TAPS == DIM_CONV_TAPS);
-
 static bool sizes_fit(const op *o)
 {
     return o->dim[DIM_CONV_TAPS] == TAPS && o->dim[DIM_CONV_C] % WIDE == 0 &&
@@ -218,10 +213,9 @@ static bool weights_fit(const op *o, const op_types *t)
            t->in[IN_CONV_W_x] == DTYPE_BF16;
 }
 
-static conv conv_of(const kernel_call *c, int x)
+template <class O> static conv conv_of(const O &o)
 {
-    return {(const __nv_bfloat16 *)c->in[x], in_of(c, x + 1), c->o->dim[DIM_CONV_B],
-            c->o->dim[DIM_CONV_S], c->o->dim[DIM_CONV_C]};
+    return {(const __nv_bfloat16 *)o.x.p, o.w, o.B, o.S, o.C};
 }
 
 static unsigned blocks_for(const conv &v)
@@ -231,16 +225,17 @@ static unsigned blocks_for(const conv &v)
 
 static void forward(const kernel_call *c)
 {
-    const conv v = conv_of(c, IN_CONV_x);
-    forward_kernel<<<blocks_for(v), THREADS, 0, stream_of(c)>>>(
-        v, (__nv_bfloat16 *)c->out[OUT_CONV_y]);
+    const op_conv o = op_conv_of(c);
+    const conv v = conv_of(o);
+    forward_kernel<<<blocks_for(v), THREADS, 0, stream_of(c)>>>(v, (__nv_bfloat16 *)o.y.p);
 }
 
 static void gradient(const kernel_call *c)
 {
-    const conv v = conv_of(c, IN_CONV_D_x);
-    gradient_kernel<<<blocks_for(v), THREADS, 0, stream_of(c)>>>(
-        v, (const __nv_bfloat16 *)c->in[IN_CONV_D_dy], (__nv_bfloat16 *)c->out[OUT_CONV_D_dx]);
+    const op_conv_d o = op_conv_d_of(c);
+    const conv v = conv_of(o);
+    gradient_kernel<<<blocks_for(v), THREADS, 0, stream_of(c)>>>(v, (const __nv_bfloat16 *)o.dy.p,
+                                                                 (__nv_bfloat16 *)o.dx.p);
 }
 
 /* Pieces have 8 runs at least, one for each line of a block. */
@@ -258,22 +253,27 @@ static int64_t weights_bytes(const op *o, const op_types *)
 
 static void weights(const kernel_call *c)
 {
-    const conv v = conv_of(c, IN_CONV_W_x);
+    const op_conv_w o = op_conv_w_of(c);
+    const conv v = conv_of(o);
     const int64_t pieces = pieces_of(v.runs()), columns = v.c * TAPS;
     const dim3 grid((unsigned)ceil_of(v.c, WARP * WIDE), (unsigned)pieces);
     float *parts = (float *)c->workspace; /* [pieces][C][TAPS] */
-    weights_kernel<<<grid, BLOCK, 0, stream_of(c)>>>(v, (const __nv_bfloat16 *)c->in[IN_CONV_W_dy],
+    weights_kernel<<<grid, BLOCK, 0, stream_of(c)>>>(v, (const __nv_bfloat16 *)o.dy.p,
                                                      ceil_of(v.runs(), pieces), parts);
     add_pieces<WARP><<<(unsigned)ceil_of(columns, WARP), WARP * WARP, 0, stream_of(c)>>>(
-        parts, pieces, columns, floats_out(c, OUT_CONV_W_dw));
+        parts, pieces, columns, o.dw.floats());
 }
 
 extern "C" cuda_part cuda_fast_conv(void)
 {
     static const kernel rows[] = {
-        {OP_CONV, "registers", forward_fits, NULL, NULL, NULL, forward},
-        {OP_CONV_D, "registers", gradient_fits, NULL, NULL, NULL, gradient},
-        {OP_CONV_W, "registers", weights_fit, NULL, NULL, weights_bytes, weights},
+        {.kind = OP_CONV, .name = "registers", .accepts = forward_fits, .launch = forward},
+        {.kind = OP_CONV_D, .name = "registers", .accepts = gradient_fits, .launch = gradient},
+        {.kind = OP_CONV_W,
+         .name = "registers",
+         .accepts = weights_fit,
+         .workspace = weights_bytes,
+         .launch = weights},
     };
     return PART(rows);
 }

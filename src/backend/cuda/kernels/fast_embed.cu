@@ -10,13 +10,6 @@
 
 enum { WIDE = 8, AT_ONCE = 16, GROUP = AT_ONCE * BLOCK };
 
-struct word_sum {
-    numbers dx;         /* [T][H] */
-    const int32_t *ids; /* [T] */
-    float *dw;          /* [V][H] */
-    int64_t n_t, h, n_v, first;
-};
-
 /* Bit k: ids[base + k BLOCK + thread] is `id`, of those before `past`. */
 static __device__ __forceinline__ unsigned matches_at(const int32_t *ids, int64_t base,
                                                       int64_t past, int32_t id)
@@ -33,7 +26,7 @@ static __device__ __forceinline__ unsigned matches_at(const int32_t *ids, int64_
     return found;
 }
 
-static __device__ bool has_earlier(const word_sum &s, int64_t t, int32_t id)
+static __device__ bool has_earlier(const op_embed_w &s, int64_t t, int32_t id)
 {
     for (int64_t base = 0; base < t; base += GROUP)
         if (__syncthreads_or(matches_at(s.ids, base, t, id) != 0)) return true;
@@ -72,13 +65,14 @@ static __device__ int list_threads(bool match, int *list)
 }
 
 template <int W>
-static __device__ void add_rows(const word_sum &s, float *row, int64_t base, const int *list, int n)
+static __device__ void add_rows(const op_embed_w &s, float *row, int64_t base, const int *list,
+                                int n)
 {
     const numbers to = {row, false};
-    for (int64_t j = threadIdx.x * W; j < s.h; j += BLOCK * W) {
+    for (int64_t j = threadIdx.x * W; j < s.H; j += BLOCK * W) {
         lanes<W> sum = load<W>(to, j);
         for (int k = 0; k < n; k++) {
-            const lanes<W> x = load<W>(s.dx, (base + list[k]) * s.h + j);
+            const lanes<W> x = load<W>(s.dx, (base + list[k]) * s.H + j);
 #pragma unroll
             for (int i = 0; i < W; i++) sum.v[i] += x.v[i];
         }
@@ -86,20 +80,20 @@ static __device__ void add_rows(const word_sum &s, float *row, int64_t base, con
     }
 }
 
-template <int W> static __global__ void __launch_bounds__(BLOCK) embed_w_kernel(word_sum s)
+template <int W> static __global__ void __launch_bounds__(BLOCK) embed_w_kernel(op_embed_w s)
 {
     __shared__ int list[BLOCK];
-    for (int64_t t = blockIdx.x; t < s.n_t; t += gridDim.x) {
+    for (int64_t t = blockIdx.x; t < s.T; t += gridDim.x) {
         const int32_t id = s.ids[t];
-        const int64_t v = id - s.first;
-        if (v < 0 || v >= s.n_v || has_earlier(s, t, id)) continue; /* for all threads alike */
-        for (int64_t base = t; base < s.n_t; base += GROUP) {
-            const unsigned own = matches_at(s.ids, base, s.n_t, id);
+        const int64_t v = id - s.FIRST;
+        if (v < 0 || v >= s.V || has_earlier(s, t, id)) continue; /* for all threads alike */
+        for (int64_t base = t; base < s.T; base += GROUP) {
+            const unsigned own = matches_at(s.ids, base, s.T, id);
             if (!__syncthreads_or(own != 0)) continue;
             for (unsigned left = join_bits(own); left; left &= left - 1) {
                 const int k = __ffs((int)left) - 1;
                 const int n = list_threads(own >> k & 1, list);
-                add_rows<W>(s, s.dw + v * s.h, base + k * BLOCK, list, n);
+                add_rows<W>(s, s.dw.floats() + v * s.H, base + k * BLOCK, list, n);
                 __syncthreads(); /* who still reads the list */
             }
         }
@@ -108,39 +102,28 @@ template <int W> static __global__ void __launch_bounds__(BLOCK) embed_w_kernel(
 
 static void embed_w(const kernel_call *c)
 {
-    const op *o = c->o;
-    const word_sum s = {in_of(c, IN_EMBED_W_dx),       ints_in(c, IN_EMBED_W_ids),
-                        floats_out(c, OUT_EMBED_W_dw), o->dim[DIM_EMBED_W_T],
-                        o->dim[DIM_EMBED_W_H],         o->dim[DIM_EMBED_W_V],
-                        o->dim[DIM_EMBED_W_FIRST]};
-    clear_first(c, s.n_v * s.h); /* E3 */
-    if (s.h % WIDE == 0 && all_aligned(c))
-        embed_w_kernel<WIDE><<<blocks_of(s.n_t), BLOCK, 0, stream_of(c)>>>(s);
-    else
-        embed_w_kernel<1><<<blocks_of(s.n_t), BLOCK, 0, stream_of(c)>>>(s);
+    const op_embed_w o = op_embed_w_of(c);
+    clear_first(c, o.V * o.H); /* E3 */
+    auto *run = o.H % WIDE == 0 && all_aligned(c) ? embed_w_kernel<WIDE> : embed_w_kernel<1>;
+    run<<<blocks_of(o.T), BLOCK, 0, stream_of(c)>>>(o);
 }
 
 /* ---- rows of the table */
 
-struct word_rows {
-    numbers w, x;       /* [V][H], [T][H] */
-    const int32_t *ids; /* [T] */
-    int64_t h, n_v, first;
+struct word_rows : op_embed {
     template <int THREADS, int W> __device__ void row(int64_t t, int thread) const
     {
-        const int64_t v = ids[t] - first;
-        const bool known = v >= 0 && v < n_v;
-        for (int64_t j = thread * W; j < h; j += THREADS * W)
-            store(x, t * h + j, known ? load<W>(w, v * h + j) : lanes<W>{});
+        const int64_t v = ids[t] - FIRST;
+        const bool known = v >= 0 && v < V;
+        for (int64_t j = thread * W; j < H; j += THREADS * W)
+            store(x, t * H + j, known ? load<W>(w, v * H + j) : lanes<W>{});
     }
 };
 
 static void embed(const kernel_call *c)
 {
-    const int64_t *d = c->o->dim;
-    for_rows(c, d[DIM_EMBED_T], d[DIM_EMBED_H],
-             word_rows{in_of(c, IN_EMBED_w), out_of(c, OUT_EMBED_x), ints_in(c, IN_EMBED_ids),
-                       d[DIM_EMBED_H], d[DIM_EMBED_V], d[DIM_EMBED_FIRST]});
+    const op_embed o = op_embed_of(c);
+    for_rows(c, o.T, o.H, word_rows{o});
 }
 
 static bool takes(const op *o, const op_types *t)
@@ -156,8 +139,8 @@ static bool takes_w(const op *o, const op_types *t)
 extern "C" cuda_part cuda_fast_embed(void)
 {
     static const kernel rows[] = {
-        {OP_EMBED, "wide", takes, NULL, NULL, NULL, embed},
-        {OP_EMBED_W, "groups", takes_w, NULL, NULL, NULL, embed_w},
+        {.kind = OP_EMBED, .name = "wide", .accepts = takes, .launch = embed},
+        {.kind = OP_EMBED_W, .name = "groups", .accepts = takes_w, .launch = embed_w},
     };
     return PART(rows);
 }

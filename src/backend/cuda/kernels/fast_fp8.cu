@@ -35,10 +35,26 @@ static void launch(const kernel_call *c)
 extern "C" cuda_part cuda_fast_fp8(void)
 {
     static const kernel rows[] = {
-        {OP_QGEMM, "wgmma", fp8_takes, prepare, NULL, NULL, launch},
-        {OP_QGEMM_D, "wgmma", fp8_takes, prepare, NULL, NULL, launch},
-        {OP_QGROUPED, "wgmma", fp8_takes, prepare, NULL, NULL, launch},
-        {OP_QGROUPED_D, "wgmma", fp8_takes, prepare, NULL, NULL, launch},
+        {.kind = OP_QGEMM,
+         .name = "wgmma",
+         .accepts = fp8_takes,
+         .prepare = prepare,
+         .launch = launch},
+        {.kind = OP_QGEMM_D,
+         .name = "wgmma",
+         .accepts = fp8_takes,
+         .prepare = prepare,
+         .launch = launch},
+        {.kind = OP_QGROUPED,
+         .name = "wgmma",
+         .accepts = fp8_takes,
+         .prepare = prepare,
+         .launch = launch},
+        {.kind = OP_QGROUPED_D,
+         .name = "wgmma",
+         .accepts = fp8_takes,
+         .prepare = prepare,
+         .launch = launch},
     };
     return PART(rows);
 }

@@ -40,8 +40,16 @@ static void launch(const kernel_call *c)
 extern "C" cuda_part cuda_fast_fp8_weight(void)
 {
     static const kernel rows[] = {
-        {OP_QGEMM_W, "wgmma", fp8_takes, prepare, NULL, NULL, launch},
-        {OP_QGROUPED_W, "wgmma", fp8_takes, prepare, NULL, NULL, launch},
+        {.kind = OP_QGEMM_W,
+         .name = "wgmma",
+         .accepts = fp8_takes,
+         .prepare = prepare,
+         .launch = launch},
+        {.kind = OP_QGROUPED_W,
+         .name = "wgmma",
+         .accepts = fp8_takes,
+         .prepare = prepare,
+         .launch = launch},
     };
     return PART(rows);
 }

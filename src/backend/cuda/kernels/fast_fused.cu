@@ -73,17 +73,10 @@ static bool add_norm_fits(const op *o, const op_types *t)
 
 static void add_norm(const kernel_call *c)
 {
-    const row_add_norm f = {in_of(c, IN_ADD_NORM_a),
-                            in_of(c, IN_ADD_NORM_b),
-                            out_of(c, OUT_ADD_NORM_h),
-                            out_of(c, OUT_ADD_NORM_y),
-                            in_of(c, IN_ADD_NORM_w),
-                            floats_out(c, OUT_ADD_NORM_rstd),
-                            c->o->dim[DIM_ADD_NORM_M],
-                            c->o->dim[DIM_ADD_NORM_H],
-                            (float)c->o->real[REAL_ADD_NORM_eps],
-                            c->o->flags & ZERO_CENTRED ? 1.f : 0.f};
-    run_width(c, c->o->dim[DIM_ADD_NORM_H], f);
+    const op_add_norm o = op_add_norm_of(c);
+    run_width(c, o.H,
+              row_add_norm{o.a, o.b, o.h, o.y, o.w, o.rstd, o.M, o.H, o.eps,
+                           o.flags & ZERO_CENTRED ? 1.f : 0.f});
 }
 
 /* ---- both gradients of a norm */
@@ -292,31 +285,35 @@ static int64_t norm_back_bytes(const op *o, const op_types *)
 
 static void norm_gradients(const kernel_call *c)
 {
-    const int64_t m = c->o->dim[DIM_NORM_BACK_M], h = c->o->dim[DIM_NORM_BACK_H];
-    const int64_t each = ceil_of(m, back_pieces(m));
-    const norm_back f = {in_of(c, IN_NORM_BACK_dy),
-                         in_of(c, IN_NORM_BACK_x),
-                         in_of(c, IN_NORM_BACK_w),
-                         out_of(c, OUT_NORM_BACK_dx),
-                         floats_in(c, IN_NORM_BACK_rstd),
+    const op_norm_back o = op_norm_back_of(c);
+    const int64_t each = ceil_of(o.M, back_pieces(o.M));
+    const norm_back f = {o.dy,
+                         o.x,
+                         o.w,
+                         o.dx,
+                         o.rstd,
                          (float *)c->workspace,
-                         m,
+                         o.M,
                          each,
-                         (c->o->flags & ACCUMULATE) != 0,
-                         c->o->flags & ZERO_CENTRED ? 1.f : 0.f};
-    if (wide_chunks(h))
-        run_wide(c, h, f);
+                         (o.flags & ACCUMULATE) != 0,
+                         o.flags & ZERO_CENTRED ? 1.f : 0.f};
+    if (wide_chunks(o.H))
+        run_wide(c, o.H, f);
     else
-        with_width(h, norm_back_launch{c, f});
-    add_pieces<WARP><<<(unsigned)ceil_of(h, WARP), WARP * WARP, 0, stream_of(c)>>>(
-        f.parts, ceil_of(m, each), h, floats_out(c, OUT_NORM_BACK_dw));
+        with_width(o.H, norm_back_launch{c, f});
+    add_pieces<WARP><<<(unsigned)ceil_of(o.H, WARP), WARP * WARP, 0, stream_of(c)>>>(
+        f.parts, ceil_of(o.M, each), o.H, o.dw.floats());
 }
 
 extern "C" cuda_part cuda_fast_fused(void)
 {
     static const kernel rows[] = {
-        {OP_ADD_NORM, "registers", add_norm_fits, NULL, NULL, NULL, add_norm},
-        {OP_NORM_BACK, "registers", norm_back_fits, NULL, NULL, norm_back_bytes, norm_gradients},
+        {.kind = OP_ADD_NORM, .name = "registers", .accepts = add_norm_fits, .launch = add_norm},
+        {.kind = OP_NORM_BACK,
+         .name = "registers",
+         .accepts = norm_back_fits,
+         .workspace = norm_back_bytes,
+         .launch = norm_gradients},
     };
     return PART(rows);
 }

@@ -7,9 +7,6 @@
 #include "backend/cuda/kernels/fast_wgmma.cuh"
 #include "backend/cuda/kernels/lt.h"
 
-static_assert((int)DIM_GEMM_D_N == DIM_GEMM_N && (int)DIM_GEMM_W_N == DIM_GEMM_N &&
-              (int)DIM_GEMM_D_K == DIM_GEMM_K && (int)DIM_GEMM_W_K == DIM_GEMM_K);
-
 /* ---- which */
 
 /* Rows of K numbers begin at multiples of 16 bytes; a router may have any even number of
@@ -78,9 +75,9 @@ static void release(void *state)
 
 /* ---- launches */
 
-static void run(const kernel_call *c, const void *a, const void *b, void *workspace)
+static void run(const kernel_call *c, const void *a, const void *b, numbers to, void *workspace)
 {
-    if (!lt_run((const lt_plan *)c->state, a, b, c->out[0], workspace, c->stream)) launch_failed(c);
+    if (!lt_run((const lt_plan *)c->state, a, b, to.p, workspace, c->stream)) launch_failed(c);
 }
 
 static int64_t bytes(const op *, const op_types *)
@@ -90,19 +87,20 @@ static int64_t bytes(const op *, const op_types *)
 
 static void launch(const kernel_call *c)
 {
-    run(c, c->in[0], c->in[1], c->workspace);
+    const op_gemm o = op_gemm_of(c); /* its gradients' operands stand alike */
+    run(c, o.x.p, o.w.p, o.y, c->workspace);
 }
 
 /* high[M][step], low[M][step] of dy[M][N]. */
-static void split(const kernel_call *c, int64_t step, __nv_bfloat16 *high, __nv_bfloat16 *low)
+static void split(const kernel_call *c, numbers dy, int64_t m, int64_t n, int64_t step,
+                  __nv_bfloat16 *high, __nv_bfloat16 *low)
 {
-    const int64_t n = c->o->dim[DIM_GEMM_N];
-    const float *dy = floats_in(c, 0);
-    for_each(c, c->o->dim[DIM_GEMM_M] * n, [=] __device__(int64_t i) {
+    const float *from = dy.floats();
+    for_each(c, m * n, [=] __device__(int64_t i) {
         const int64_t at = i / n * step + i % n;
-        const __nv_bfloat16 top = __float2bfloat16(dy[i]);
+        const __nv_bfloat16 top = __float2bfloat16(from[i]);
         high[at] = top;
-        low[at] = __float2bfloat16(dy[i] - __bfloat162float(top));
+        low[at] = __float2bfloat16(from[i] - __bfloat162float(top));
     });
 }
 
@@ -115,36 +113,63 @@ static int64_t split_bytes(const op *o, const op_types *)
 
 static void split_d(const kernel_call *c)
 {
-    const int64_t m = c->o->dim[DIM_GEMM_D_M], n = c->o->dim[DIM_GEMM_D_N],
-                  k = c->o->dim[DIM_GEMM_D_K];
+    const op_gemm_d o = op_gemm_d_of(c);
     __nv_bfloat16 *halves = (__nv_bfloat16 *)((char *)c->workspace + LT_WORKSPACE);
-    char *twice = (char *)halves + room_of(4 * m * n);
-    const numbers w = in_of(c, IN_GEMM_D_w), both = {twice, true};
-    split(c, 2 * n, halves, halves + n);
-    for (int i = 0; i < 2; i++) copy_rows(c, n, {from(both, i * n * k), w, k, k, k});
-    run(c, halves, twice, c->workspace);
+    char *twice = (char *)halves + room_of(4 * o.M * o.N);
+    const numbers both = {twice, true};
+    split(c, o.dy, o.M, o.N, 2 * o.N, halves, halves + o.N);
+    for (int i = 0; i < 2; i++) copy_rows(c, o.N, {from(both, i * o.N * o.K), o.w, o.K, o.K, o.K});
+    run(c, halves, twice, o.dx, c->workspace);
 }
 
 static void split_w(const kernel_call *c)
 {
-    const int64_t m = c->o->dim[DIM_GEMM_W_M], n = c->o->dim[DIM_GEMM_W_N];
+    const op_gemm_w o = op_gemm_w_of(c);
     __nv_bfloat16 *high = (__nv_bfloat16 *)((char *)c->workspace + LT_WORKSPACE);
-    split(c, n, high, high + m * n);
-    clear_first(c, n * c->o->dim[DIM_GEMM_W_K]);
-    run(c, high, c->in[IN_GEMM_W_x], c->workspace);
-    run(c, high + m * n, c->in[IN_GEMM_W_x], c->workspace);
+    split(c, o.dy, o.M, o.N, o.N, high, high + o.M * o.N);
+    clear_first(c, o.N * o.K);
+    run(c, high, o.x.p, o.dw, c->workspace);
+    run(c, high + o.M * o.N, o.x.p, o.dw, c->workspace);
 }
 
 extern "C" cuda_part cuda_fast_gemm(void)
 {
     static const kernel rows[] = {
-        {OP_GEMM, "cublaslt", takes_alike, prepare, release, bytes, launch},
-        {OP_GEMM_D, "cublaslt", takes_alike, prepare, release, bytes, launch},
-        {OP_GEMM_W, "cublaslt", takes_alike, prepare, release, bytes, launch},
-        {OP_GEMM_D, "cublaslt, two halves", takes_split, prepare_split, release, split_bytes,
-         split_d},
-        {OP_GEMM_W, "cublaslt, two halves", takes_split_w, prepare_split, release, split_bytes,
-         split_w},
+        {.kind = OP_GEMM,
+         .name = "cublaslt",
+         .accepts = takes_alike,
+         .prepare = prepare,
+         .release = release,
+         .workspace = bytes,
+         .launch = launch},
+        {.kind = OP_GEMM_D,
+         .name = "cublaslt",
+         .accepts = takes_alike,
+         .prepare = prepare,
+         .release = release,
+         .workspace = bytes,
+         .launch = launch},
+        {.kind = OP_GEMM_W,
+         .name = "cublaslt",
+         .accepts = takes_alike,
+         .prepare = prepare,
+         .release = release,
+         .workspace = bytes,
+         .launch = launch},
+        {.kind = OP_GEMM_D,
+         .name = "cublaslt, two halves",
+         .accepts = takes_split,
+         .prepare = prepare_split,
+         .release = release,
+         .workspace = split_bytes,
+         .launch = split_d},
+        {.kind = OP_GEMM_W,
+         .name = "cublaslt, two halves",
+         .accepts = takes_split_w,
+         .prepare = prepare_split,
+         .release = release,
+         .workspace = split_bytes,
+         .launch = split_w},
     };
     return PART(rows);
 }

@@ -48,16 +48,9 @@ static status ready(cudaError_t e, const op *o, error *err)
                      op_infos[o->kind].name, cudaGetErrorString(e));
 }
 
-static gemm_args args_of(const kernel_call *c, int64_t m, int64_t n, int64_t k)
+template <class O> static gemm_args args_of(const O &o, numbers to, int64_t m, int64_t n, int64_t k)
 {
-    const int64_t *d = c->o->dim;
-    return {ints_in(c, IN_GROUPED_offsets),
-            c->out[0],
-            (int)d[DIM_GROUPED_E],
-            (int)d[DIM_GROUPED_ROOM],
-            (int)m,
-            (int)n,
-            (int)k};
+    return {o.offsets, to.p, (int)o.E, (int)o.ROOM, (int)m, (int)n, (int)k};
 }
 
 static void end_rows(const kernel_call *c, cudaError_t e, const gemm_args &g)
@@ -77,11 +70,9 @@ static status y_prepare(const op *o, const op_types *, void **, error *err)
 
 static void y_launch(const kernel_call *c)
 {
-    const gemm_args g = args_of(c, 0, c->o->dim[DIM_GROUPED_N], c->o->dim[DIM_GROUPED_K]);
-    end_rows(c,
-             grouped_launch<GEMM_FORWARD, OUT_BF16>({c->in[IN_GROUPED_x], c->in[IN_GROUPED_w], g},
-                                                    stream_of(c)),
-             g);
+    const op_grouped o = op_grouped_of(c);
+    const gemm_args g = args_of(o, o.y, 0, o.N, o.K);
+    end_rows(c, grouped_launch<GEMM_FORWARD, OUT_BF16>({o.x.p, o.w.p, g}, stream_of(c)), g);
 }
 
 static status d_prepare(const op *o, const op_types *, void **, error *err)
@@ -91,11 +82,9 @@ static status d_prepare(const op *o, const op_types *, void **, error *err)
 
 static void d_launch(const kernel_call *c)
 {
-    const gemm_args g = args_of(c, 0, c->o->dim[DIM_GROUPED_D_K], c->o->dim[DIM_GROUPED_D_N]);
-    end_rows(c,
-             grouped_launch<GEMM_DATA, OUT_BF16>({c->in[IN_GROUPED_D_dy], c->in[IN_GROUPED_D_w], g},
-                                                 stream_of(c)),
-             g);
+    const op_grouped_d o = op_grouped_d_of(c);
+    const gemm_args g = args_of(o, o.dx, 0, o.K, o.N);
+    end_rows(c, grouped_launch<GEMM_DATA, OUT_BF16>({o.dy.p, o.w.p, g}, stream_of(c)), g);
 }
 
 static status w_prepare(const op *o, const op_types *, void **, error *err)
@@ -108,20 +97,32 @@ static status w_prepare(const op *o, const op_types *, void **, error *err)
 
 static void w_launch(const kernel_call *c)
 {
-    const grouped_call q = {c->in[IN_GROUPED_W_dy], c->in[IN_GROUPED_W_x],
-                            args_of(c, c->o->dim[DIM_GROUPED_W_N], c->o->dim[DIM_GROUPED_W_K], 0)};
-    const bool writes = c->o->flags & OVERWRITE;
-    const cudaError_t e = writes ? grouped_launch<GEMM_WEIGHT, OUT_FP32>(q, stream_of(c))
-                                 : grouped_launch<GEMM_WEIGHT, OUT_FP32_ADD>(q, stream_of(c));
+    const op_grouped_w o = op_grouped_w_of(c);
+    const grouped_call q = {o.dy.p, o.x.p, args_of(o, o.dw, o.N, o.K, 0)};
+    const cudaError_t e = c->o->flags & OVERWRITE
+                              ? grouped_launch<GEMM_WEIGHT, OUT_FP32>(q, stream_of(c))
+                              : grouped_launch<GEMM_WEIGHT, OUT_FP32_ADD>(q, stream_of(c));
     if (e != cudaSuccess) launch_failed(c);
 }
 
 extern "C" cuda_part cuda_fast_grouped(void)
 {
     static const kernel rows[] = {
-        {OP_GROUPED, "wgmma", takes_y, y_prepare, NULL, NULL, y_launch},
-        {OP_GROUPED_D, "wgmma", takes_d, d_prepare, NULL, NULL, d_launch},
-        {OP_GROUPED_W, "wgmma", takes_w, w_prepare, NULL, NULL, w_launch},
+        {.kind = OP_GROUPED,
+         .name = "wgmma",
+         .accepts = takes_y,
+         .prepare = y_prepare,
+         .launch = y_launch},
+        {.kind = OP_GROUPED_D,
+         .name = "wgmma",
+         .accepts = takes_d,
+         .prepare = d_prepare,
+         .launch = d_launch},
+        {.kind = OP_GROUPED_W,
+         .name = "wgmma",
+         .accepts = takes_w,
+         .prepare = w_prepare,
+         .launch = w_launch},
     };
     return PART(rows);
 }

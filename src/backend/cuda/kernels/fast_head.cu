@@ -117,41 +117,45 @@ static int64_t bytes(const op *o, const op_types *)
     return logits_bytes(o) + terms_bytes(o) + LT_WORKSPACE;
 }
 
-static bool chunk(const kernel_call *c, int64_t first, int64_t n)
+static bool chunk(const kernel_call *c, const op_head_loss &o, int64_t first, int64_t n)
 {
-    const op *o = c->o;
-    const int64_t h = o->dim[DIM_HEAD_LOSS_H], n_v = o->dim[DIM_HEAD_LOSS_V];
     const head_plans *p = (const head_plans *)c->state;
-    const int i = n != rows_at_once(o);
-    const numbers x = from(in_of(c, IN_HEAD_LOSS_x), first * h), dx = out_of(c, OUT_HEAD_LOSS_dx);
-    const void *w = c->in[IN_HEAD_LOSS_w];
-    const float *mask = floats_in(c, IN_HEAD_LOSS_mask);
-    void *dw = c->out[OUT_HEAD_LOSS_dw], *logits = c->workspace;
-    float *terms = (float *)((char *)logits + logits_bytes(o));
-    void *rest = (char *)terms + terms_bytes(o);
-    if (!lt_run(p->logits[i], x.p, w, logits, rest, c->stream)) return false;
+    const int i = n != rows_at_once(c->o);
+    const void *x = from(o.x, first * o.H).p;
+    void *logits = c->workspace;
+    float *terms = (float *)((char *)logits + logits_bytes(c->o));
+    void *rest = (char *)terms + terms_bytes(c->o);
+    if (!lt_run(p->logits[i], x, o.w.p, logits, rest, c->stream)) return false;
     narrow_loss_kernel<<<(unsigned)n, ROW_THREADS, 0, stream_of(c)>>>(
-        {(__nv_bfloat16 *)logits, ints_in(c, IN_HEAD_LOSS_labels) + first,
-         mask ? mask + first : NULL, terms, n_v, (float)o->real[REAL_HEAD_LOSS_scale], dx.p || dw});
-    add_terms(c, terms, n, floats_out(c, OUT_HEAD_LOSS_loss));
-    if (dx.p && !lt_run(p->dx[i], logits, w, from(dx, first * h).p, rest, c->stream)) return false;
+        {(__nv_bfloat16 *)logits, o.labels + first, o.mask ? o.mask + first : NULL, terms, o.V,
+         o.scale, o.dx.p || o.dw.p});
+    add_terms(c, terms, n, o.loss);
+    if (o.dx.p && !lt_run(p->dx[i], logits, o.w.p, from(o.dx, first * o.H).p, rest, c->stream))
+        return false;
     lt_plan *by_weight = first == 0 && p->first ? p->first : p->dw[i];
-    return !dw || lt_run(by_weight, logits, x.p, dw, rest, c->stream);
+    return !o.dw.p || lt_run(by_weight, logits, x, o.dw.p, rest, c->stream);
 }
 
 static void launch(const kernel_call *c)
 {
-    const int64_t n_t = c->o->dim[DIM_HEAD_LOSS_T], rows = rows_at_once(c->o);
+    const op_head_loss o = op_head_loss_of(c);
+    const int64_t rows = rows_at_once(c->o);
     bool fine = true;
-    for (int64_t t = 0; fine && t < n_t; t += rows)
-        fine = chunk(c, t, n_t - t < rows ? n_t - t : rows);
+    for (int64_t t = 0; fine && t < o.T; t += rows)
+        fine = chunk(c, o, t, o.T - t < rows ? o.T - t : rows);
     if (!fine) launch_failed(c);
 }
 
 extern "C" cuda_part cuda_fast_head(void)
 {
     static const kernel rows[] = {
-        {OP_HEAD_LOSS, "cublaslt", takes, prepare, release, bytes, launch},
+        {.kind = OP_HEAD_LOSS,
+         .name = "cublaslt",
+         .accepts = takes,
+         .prepare = prepare,
+         .release = release,
+         .workspace = bytes,
+         .launch = launch},
     };
     return PART(rows);
 }

@@ -5,12 +5,6 @@
  * in a buffer of the program. */
 #include "backend/cuda/kernels/fast_head.cuh"
 
-static_assert((int)DIM_HEAD_PART_D_T == DIM_HEAD_PART_T &&
-              (int)DIM_HEAD_PART_D_FIRST == DIM_HEAD_PART_FIRST &&
-              (int)DIM_HEAD_PART_D_ROWS == DIM_HEAD_PART_ROWS &&
-              (int)DIM_HEAD_PART_D_V == DIM_HEAD_PART_V &&
-              (int)DIM_HEAD_PART_D_H == DIM_HEAD_PART_H);
-
 static bool sizes_fit(const op *o)
 {
     return o->dim[DIM_HEAD_PART_H] > 0 && o->dim[DIM_HEAD_PART_V] > 0 &&
@@ -104,50 +98,36 @@ static int64_t bytes(const op *, const op_types *)
 
 static void launch(const kernel_call *c)
 {
-    const op *o = c->o;
-    const int64_t n = rows_there(o), h = o->dim[DIM_HEAD_PART_H], n_v = o->dim[DIM_HEAD_PART_V],
-                  rows = o->dim[DIM_HEAD_PART_ROWS], first = o->dim[DIM_HEAD_PART_FIRST];
-    const numbers logits = out_of(c, OUT_HEAD_PART_logits);
-    float *stats = floats_out(c, OUT_HEAD_PART_stats);
+    const op_head_part o = op_head_part_of(c);
+    const int64_t n = rows_there(c->o);
     if (n > 0) {
-        if (!lt_run(((const part_plans *)c->state)->logits,
-                    from(in_of(c, IN_HEAD_PART_x), first * h).p, c->in[IN_HEAD_PART_w], logits.p,
-                    c->workspace, c->stream)) {
+        if (!lt_run(((const part_plans *)c->state)->logits, from(o.x, o.FIRST * o.H).p, o.w.p,
+                    o.logits.p, c->workspace, c->stream)) {
             launch_failed(c);
             return;
         }
         part_stats_kernel<<<(unsigned)n, ROW_THREADS, 0, stream_of(c)>>>(
-            logits, ints_in(c, IN_HEAD_PART_labels) + first, n_v, o->dim[DIM_HEAD_PART_VFIRST],
-            stats);
+            o.logits, o.labels + o.FIRST, o.V, o.VFIRST, o.stats);
     }
-    clear(c, logits, n * n_v, rows * n_v);
-    clear(c, {stats, false}, n * 3, rows * 3);
+    clear(c, o.logits, n * o.V, o.ROWS * o.V);
+    clear(c, as_numbers(o.stats), n * 3, o.ROWS * 3);
 }
 
 /* ---- the rest */
 
-struct part_rows {
-    numbers logits;        /* [n][V], BF16 */
-    const int32_t *labels; /* [n] */
-    const float *mask;     /* [n], may be missing: all ones */
-    const float *stats;    /* [parts][rows][3] */
-    float *terms;          /* [n][2]: weight * loss, weight */
-    int64_t n_v, first, parts, rows;
-    float scale;
-};
-
-static __global__ void __launch_bounds__(ROW_THREADS) part_gradient_kernel(part_rows r)
+static __global__ void __launch_bounds__(ROW_THREADS)
+    part_gradient_kernel(op_head_part_d o, float *terms)
 {
-    const int64_t i = blockIdx.x, word = r.labels[i];
-    const bool known = word >= 0 && word < r.n_v * r.parts;
-    const float weight = !known ? 0 : r.mask ? r.mask[i] : 1;
+    const int64_t i = blockIdx.x, token = o.FIRST + i, word = o.labels[token];
+    const bool known = word >= 0 && word < o.V * o.PARTS;
+    const float weight = !known ? 0 : o.mask ? o.mask[token] : 1;
     totals all = {0, 0};
-    if (weight != 0) all = totals_of_parts(r.stats, r.parts, r.rows, i);
-    if (threadIdx.x == 0) {
-        r.terms[2 * i] = weight == 0 ? 0 : weight * (all.lse - all.right);
-        r.terms[2 * i + 1] = weight;
+    if (weight != 0) all = totals_of_parts(o.stats, o.PARTS, o.ROWS, i);
+    if (threadIdx.x == 0) { /* weight * loss, weight */
+        terms[2 * i] = weight == 0 ? 0 : weight * (all.lse - all.right);
+        terms[2 * i + 1] = weight;
     }
-    row_gradient(from(r.logits, i * r.n_v), r.n_v, all.lse, word - r.first, weight * r.scale);
+    row_gradient(from(o.logits, i * o.V), o.V, all.lse, word - o.VFIRST, weight * o.scale);
 }
 
 static int64_t terms_bytes(const op *o)
@@ -160,44 +140,41 @@ static int64_t gradient_bytes(const op *o, const op_types *)
     return terms_bytes(o) + LT_WORKSPACE;
 }
 
-static bool gemms(const kernel_call *c, const numbers &logits, int64_t first)
-{
-    const part_plans *p = (const part_plans *)c->state;
-    const int64_t at = first * c->o->dim[DIM_HEAD_PART_D_H];
-    const numbers dx = out_of(c, OUT_HEAD_PART_D_dx);
-    void *rest = (char *)c->workspace + terms_bytes(c->o);
-    if (p->dx && !lt_run(p->dx, logits.p, c->in[IN_HEAD_PART_D_w], from(dx, at).p, rest, c->stream))
-        return false;
-    return !p->dw || lt_run(p->dw, logits.p, from(in_of(c, IN_HEAD_PART_D_x), at).p,
-                            c->out[OUT_HEAD_PART_D_dw], rest, c->stream);
-}
-
 static void launch_gradient(const kernel_call *c)
 {
-    const op *o = c->o;
-    const int64_t n = rows_there(o), n_v = o->dim[DIM_HEAD_PART_D_V],
-                  rows = o->dim[DIM_HEAD_PART_D_ROWS], first = o->dim[DIM_HEAD_PART_D_FIRST];
-    const numbers logits = out_of(c, OUT_HEAD_PART_D_logits);
-    const float *mask = floats_in(c, IN_HEAD_PART_D_mask);
-    float *terms = (float *)c->workspace;
-    const numbers dw = out_of(c, OUT_HEAD_PART_D_dw);
-    clear(c, logits, n * n_v, rows * n_v);
-    if (n == 0 && dw.p && (o->flags & OVERWRITE)) clear(c, dw, 0, n_v * o->dim[DIM_HEAD_PART_D_H]);
+    const op_head_part_d o = op_head_part_d_of(c);
+    const part_plans *p = (const part_plans *)c->state;
+    const int64_t n = rows_there(c->o), at = o.FIRST * o.H;
+    float *terms = (float *)c->workspace; /* [n][2] */
+    void *rest = (char *)c->workspace + terms_bytes(c->o);
+    clear(c, o.logits, n * o.V, o.ROWS * o.V);
+    if (n == 0 && o.dw.p && (c->o->flags & OVERWRITE)) clear(c, o.dw, 0, o.V * o.H);
     if (n == 0) return;
-    part_gradient_kernel<<<(unsigned)n, ROW_THREADS, 0, stream_of(c)>>>(
-        {logits, ints_in(c, IN_HEAD_PART_D_labels) + first, mask ? mask + first : NULL,
-         floats_in(c, IN_HEAD_PART_D_stats), terms, n_v, o->dim[DIM_HEAD_PART_D_VFIRST],
-         o->dim[DIM_HEAD_PART_D_PARTS], rows, (float)o->real[REAL_HEAD_PART_D_scale]});
-    add_terms(c, terms, n, floats_out(c, OUT_HEAD_PART_D_loss));
-    if (!gemms(c, logits, first)) launch_failed(c);
+    part_gradient_kernel<<<(unsigned)n, ROW_THREADS, 0, stream_of(c)>>>(o, terms);
+    add_terms(c, terms, n, o.loss);
+    if (p->dx && !lt_run(p->dx, o.logits.p, o.w.p, from(o.dx, at).p, rest, c->stream))
+        launch_failed(c);
+    else if (p->dw && !lt_run(p->dw, o.logits.p, from(o.x, at).p, o.dw.p, rest, c->stream))
+        launch_failed(c);
 }
 
 extern "C" cuda_part cuda_fast_head_part(void)
 {
     static const kernel rows[] = {
-        {OP_HEAD_PART, "cublaslt", takes, prepare, release, bytes, launch},
-        {OP_HEAD_PART_D, "cublaslt", takes_gradient, prepare, release, gradient_bytes,
-         launch_gradient},
+        {.kind = OP_HEAD_PART,
+         .name = "cublaslt",
+         .accepts = takes,
+         .prepare = prepare,
+         .release = release,
+         .workspace = bytes,
+         .launch = launch},
+        {.kind = OP_HEAD_PART_D,
+         .name = "cublaslt",
+         .accepts = takes_gradient,
+         .prepare = prepare,
+         .release = release,
+         .workspace = gradient_bytes,
+         .launch = launch_gradient},
     };
     return PART(rows);
 }

@@ -280,10 +280,6 @@ static __global__ void add_heads(const float *parts, int64_t pieces, int d, floa
 
 /* ---- which, and how they are launched */
 
-static_assert((int)DIM_QKV_HEADS_D_T == DIM_QKV_HEADS_T &&
-              (int)DIM_QKV_HEADS_D_N == DIM_QKV_HEADS_N &&
-              (int)DIM_QKV_HEADS_D_ROT == DIM_QKV_HEADS_ROT);
-
 static bool sizes_fit(const op *o)
 {
     const int64_t *d = o->dim, size = d[DIM_QKV_HEADS_D], rot = d[DIM_QKV_HEADS_ROT];
@@ -321,20 +317,19 @@ static bool back_fits(const op *o, const op_types *t)
            is_wide(o, t, OUT_QKV_HEADS_D_dwk);
 }
 
-static heads_shape shape_of(const kernel_call *c, bool gates, bool normed, int table)
+template <class O> static heads_shape shape_of(const O &o, numbers gates, float eps)
 {
-    const int64_t *d = c->o->dim;
-    return {(int)d[DIM_QKV_HEADS_N],
-            (int)d[DIM_QKV_HEADS_G],
-            gates ? 1 : 0,
-            d[DIM_QKV_HEADS_T],
-            d[DIM_QKV_HEADS_S],
-            (int)d[DIM_QKV_HEADS_ROT] / 2,
-            (c->o->flags & INTERLEAVED) != 0,
-            normed,
-            c->o->flags & ZERO_CENTRED ? 1.f : 0.f,
-            (float)c->o->real[REAL_QKV_HEADS_eps],
-            floats_in(c, table)};
+    return {(int)o.N,
+            (int)o.G,
+            gates.p ? 1 : 0,
+            o.T,
+            o.S,
+            (int)o.ROT / 2,
+            (o.flags & INTERLEAVED) != 0,
+            o.wq.p != NULL,
+            o.flags & ZERO_CENTRED ? 1.f : 0.f,
+            eps,
+            o.table};
 }
 
 template <int LANES> static void run_forward(const kernel_call *c, const heads_forward &f)
@@ -345,19 +340,10 @@ template <int LANES> static void run_forward(const kernel_call *c, const heads_f
 
 static void forward(const kernel_call *c)
 {
-    const bool gates = c->o->out[OUT_QKV_HEADS_gate] >= 0, normed = c->o->in[IN_QKV_HEADS_wq] >= 0;
-    const heads_forward f = {shape_of(c, gates, normed, IN_QKV_HEADS_table),
-                             in_of(c, IN_QKV_HEADS_qkv),
-                             in_of(c, IN_QKV_HEADS_wq),
-                             in_of(c, IN_QKV_HEADS_wk),
-                             out_of(c, OUT_QKV_HEADS_q),
-                             out_of(c, OUT_QKV_HEADS_k),
-                             out_of(c, OUT_QKV_HEADS_v),
-                             out_of(c, OUT_QKV_HEADS_gate),
-                             floats_out(c, OUT_QKV_HEADS_rq),
-                             floats_out(c, OUT_QKV_HEADS_rk)};
-    const int64_t d = c->o->dim[DIM_QKV_HEADS_D];
-    (d == 64 ? run_forward<8> : d == 128 ? run_forward<16> : run_forward<32>)(c, f);
+    const op_qkv_heads o = op_qkv_heads_of(c);
+    const heads_forward f = {
+        shape_of(o, o.gate, o.eps), o.qkv, o.wq, o.wk, o.q, o.k, o.v, o.gate, o.rq, o.rk};
+    (o.D == 64 ? run_forward<8> : o.D == 128 ? run_forward<16> : run_forward<32>)(c, f);
 }
 
 template <int LANES> static void run_back(const kernel_call *c, const heads_back &f)
@@ -373,34 +359,35 @@ static int64_t back_bytes(const op *o, const op_types *)
 
 static void back(const kernel_call *c)
 {
-    const int64_t t = c->o->dim[DIM_QKV_HEADS_D_T], d = c->o->dim[DIM_QKV_HEADS_D_D];
-    const bool gates = c->o->in[IN_QKV_HEADS_D_dgate] >= 0;
-    const bool normed = c->o->in[IN_QKV_HEADS_D_wq] >= 0;
-    const heads_back f = {shape_of(c, gates, normed, IN_QKV_HEADS_D_table),
-                          in_of(c, IN_QKV_HEADS_D_dq),
-                          in_of(c, IN_QKV_HEADS_D_dk),
-                          in_of(c, IN_QKV_HEADS_D_dv),
-                          in_of(c, IN_QKV_HEADS_D_dgate),
-                          in_of(c, IN_QKV_HEADS_D_qkv),
-                          in_of(c, IN_QKV_HEADS_D_wq),
-                          in_of(c, IN_QKV_HEADS_D_wk),
-                          floats_in(c, IN_QKV_HEADS_D_rq),
-                          floats_in(c, IN_QKV_HEADS_D_rk),
-                          out_of(c, OUT_QKV_HEADS_D_dqkv),
+    const op_qkv_heads_d o = op_qkv_heads_d_of(c);
+    const heads_back f = {shape_of(o, o.dgate, 0),
+                          o.dq,
+                          o.dk,
+                          o.dv,
+                          o.dgate,
+                          o.qkv,
+                          o.wq,
+                          o.wk,
+                          o.rq,
+                          o.rk,
+                          o.dqkv,
                           (float *)c->workspace,
-                          ceil_of(t, pieces_of(t))};
-    (d == 64 ? run_back<8> : d == 128 ? run_back<16> : run_back<32>)(c, f);
-    if (!normed) return;
-    add_heads<<<(unsigned)ceil_of(2 * d, WARP), WARP * WARP, 0, stream_of(c)>>>(
-        f.parts, ceil_of(t, f.each), (int)d, floats_out(c, OUT_QKV_HEADS_D_dwq),
-        floats_out(c, OUT_QKV_HEADS_D_dwk));
+                          ceil_of(o.T, pieces_of(o.T))};
+    (o.D == 64 ? run_back<8> : o.D == 128 ? run_back<16> : run_back<32>)(c, f);
+    if (!f.z.normed) return;
+    add_heads<<<(unsigned)ceil_of(2 * o.D, WARP), WARP * WARP, 0, stream_of(c)>>>(
+        f.parts, ceil_of(o.T, f.each), (int)o.D, o.dwq.floats(), o.dwk.floats());
 }
 
 extern "C" cuda_part cuda_fast_heads(void)
 {
     static const kernel rows[] = {
-        {OP_QKV_HEADS, "one pass", forward_fits, NULL, NULL, NULL, forward},
-        {OP_QKV_HEADS_D, "one pass", back_fits, NULL, NULL, back_bytes, back},
+        {.kind = OP_QKV_HEADS, .name = "one pass", .accepts = forward_fits, .launch = forward},
+        {.kind = OP_QKV_HEADS_D,
+         .name = "one pass",
+         .accepts = back_fits,
+         .workspace = back_bytes,
+         .launch = back},
     };
     return PART(rows);
 }

@@ -12,23 +12,15 @@
 
 enum { WIDE = 8, AT_ONCE = 4, SHARED_MOST = BLOCK }; /* numbers that heads share, at most */
 
-static_assert((int)DIM_MLA_KV_JOIN_D_T == DIM_MLA_KV_JOIN_T &&
-              (int)DIM_MLA_KV_JOIN_D_N == DIM_MLA_KV_JOIN_N &&
-              (int)DIM_MLA_KV_JOIN_D_Dn == DIM_MLA_KV_JOIN_Dn &&
-              (int)DIM_MLA_KV_JOIN_D_Dr == DIM_MLA_KV_JOIN_Dr &&
-              (int)DIM_MLA_KV_JOIN_D_Dv == DIM_MLA_KV_JOIN_Dv);
-
 /* Sizes in pieces of WIDE. */
 struct latent_shape {
     int64_t t;
     int n, own, shared, values; /* heads; of a key its own part and the shared one; of a value */
 };
 
-static latent_shape shape_of(const op *o)
+template <class O> static latent_shape shape_of(const O &o)
 {
-    return {o->dim[DIM_MLA_KV_JOIN_T], (int)o->dim[DIM_MLA_KV_JOIN_N],
-            (int)o->dim[DIM_MLA_KV_JOIN_Dn] / WIDE, (int)o->dim[DIM_MLA_KV_JOIN_Dr] / WIDE,
-            (int)o->dim[DIM_MLA_KV_JOIN_Dv] / WIDE};
+    return {o.T, (int)o.N, (int)o.Dn / WIDE, (int)o.Dr / WIDE, (int)o.Dv / WIDE};
 }
 
 /* ---- forward: kv [T][N][own + values], kpe [T][shared] to k [T][N][own + shared], v */
@@ -149,25 +141,25 @@ static bool takes(const op *o, const op_types *t)
 
 static void join(const kernel_call *c)
 {
-    const joined f = {shape_of(c->o), (const uint4 *)c->in[IN_MLA_KV_JOIN_kv],
-                      (const uint4 *)c->in[IN_MLA_KV_JOIN_kpe], (uint4 *)c->out[OUT_MLA_KV_JOIN_k],
-                      (uint4 *)c->out[OUT_MLA_KV_JOIN_v]};
-    join_kernel<<<blocks_of(f.z.t), BLOCK, 0, stream_of(c)>>>(f);
+    const op_mla_kv_join o = op_mla_kv_join_of(c);
+    const joined f = {shape_of(o), (const uint4 *)o.kv.p, (const uint4 *)o.kpe.p, (uint4 *)o.k.p,
+                      (uint4 *)o.v.p};
+    join_kernel<<<blocks_of(o.T), BLOCK, 0, stream_of(c)>>>(f);
 }
 
 static void part(const kernel_call *c)
 {
-    const parted f = {shape_of(c->o), (const uint4 *)c->in[IN_MLA_KV_JOIN_D_dk],
-                      (const uint4 *)c->in[IN_MLA_KV_JOIN_D_dv],
-                      (uint4 *)c->out[OUT_MLA_KV_JOIN_D_dkv], out_of(c, OUT_MLA_KV_JOIN_D_dkpe)};
-    part_kernel<<<blocks_of(f.z.t), BLOCK, 0, stream_of(c)>>>(f);
+    const op_mla_kv_join_d o = op_mla_kv_join_d_of(c);
+    const parted f = {shape_of(o), (const uint4 *)o.dk.p, (const uint4 *)o.dv.p, (uint4 *)o.dkv.p,
+                      o.dkpe};
+    part_kernel<<<blocks_of(o.T), BLOCK, 0, stream_of(c)>>>(f);
 }
 
 extern "C" cuda_part cuda_fast_latent(void)
 {
     static const kernel rows[] = {
-        {OP_MLA_KV_JOIN, "pieces", takes, NULL, NULL, NULL, join},
-        {OP_MLA_KV_JOIN_D, "pieces", takes, NULL, NULL, NULL, part},
+        {.kind = OP_MLA_KV_JOIN, .name = "pieces", .accepts = takes, .launch = join},
+        {.kind = OP_MLA_KV_JOIN_D, .name = "pieces", .accepts = takes, .launch = part},
     };
     return PART(rows);
 }

@@ -192,6 +192,12 @@ struct row_gated_d {
 
 /* ---- which rows */
 
+/* What weights that are kept about zero lack. */
+static float plus_of(unsigned flags)
+{
+    return flags & ZERO_CENTRED ? 1.f : 0.f;
+}
+
 static bool norm_fits(const op *o, const op_types *t)
 {
     return cuda_types_fit(o, t) && t->in[IN_NORM_x] == DTYPE_BF16 &&
@@ -201,16 +207,8 @@ static bool norm_fits(const op *o, const op_types *t)
 
 static void norm(const kernel_call *c)
 {
-    const float plus = c->o->flags & ZERO_CENTRED ? 1.f : 0.f;
-    const row_norm f = {in_of(c, IN_NORM_x),
-                        out_of(c, OUT_NORM_y),
-                        in_of(c, IN_NORM_w),
-                        floats_out(c, OUT_NORM_rstd),
-                        c->o->dim[DIM_NORM_M],
-                        c->o->dim[DIM_NORM_H],
-                        (float)c->o->real[REAL_NORM_eps],
-                        plus};
-    run_width(c, c->o->dim[DIM_NORM_H], f);
+    const op_norm o = op_norm_of(c);
+    run_width(c, o.H, row_norm{o.x, o.y, o.w, o.rstd, o.M, o.H, o.eps, plus_of(o.flags)});
 }
 
 static bool norm_d_fits(const op *o, const op_types *t)
@@ -222,18 +220,9 @@ static bool norm_d_fits(const op *o, const op_types *t)
 
 static void norm_d(const kernel_call *c)
 {
-    const float plus = c->o->flags & ZERO_CENTRED ? 1.f : 0.f;
-    const int64_t m = c->o->dim[DIM_NORM_D_M], h = c->o->dim[DIM_NORM_D_H];
-    const numbers none = {};
-    const row_norm n = {in_of(c, IN_NORM_D_x), none, in_of(c, IN_NORM_D_w), NULL, m, h, 0, plus};
-    const row_norm_d f = {n,
-                          in_of(c, IN_NORM_D_dy),
-                          out_of(c, OUT_NORM_D_dx),
-                          floats_in(c, IN_NORM_D_rstd),
-                          (c->o->flags & ACCUMULATE) != 0,
-                          m,
-                          h};
-    run_width(c, h, f);
+    const op_norm_d o = op_norm_d_of(c);
+    const row_norm n = {o.x, {}, o.w, NULL, o.M, o.H, 0, plus_of(o.flags)};
+    run_width(c, o.H, row_norm_d{n, o.dy, o.dx, o.rstd, (o.flags & ACCUMULATE) != 0, o.M, o.H});
 }
 
 static bool gated_fits(const op *o, const op_types *t)
@@ -245,18 +234,9 @@ static bool gated_fits(const op *o, const op_types *t)
 
 static void gated_norm(const kernel_call *c)
 {
-    const int64_t m = c->o->dim[DIM_GATED_NORM_M], h = c->o->dim[DIM_GATED_NORM_H];
-    const float plus = c->o->flags & ZERO_CENTRED ? 1.f : 0.f;
-    const row_norm n = {in_of(c, IN_GATED_NORM_x),
-                        out_of(c, OUT_GATED_NORM_y),
-                        in_of(c, IN_GATED_NORM_w),
-                        NULL,
-                        m,
-                        h,
-                        (float)c->o->real[REAL_GATED_NORM_eps],
-                        plus};
-    run_width(c, h,
-              row_gated{n, in_of(c, IN_GATED_NORM_z), floats_out(c, OUT_GATED_NORM_rstd), m, h});
+    const op_gated_norm o = op_gated_norm_of(c);
+    const row_norm n = {o.x, o.y, o.w, NULL, o.M, o.H, o.eps, plus_of(o.flags)};
+    run_width(c, o.H, row_gated{n, o.z, o.rstd, o.M, o.H});
 }
 
 static bool gated_d_fits(const op *o, const op_types *t)
@@ -269,15 +249,9 @@ static bool gated_d_fits(const op *o, const op_types *t)
 
 static void gated_norm_d(const kernel_call *c)
 {
-    const int64_t m = c->o->dim[DIM_GATED_NORM_D_M], h = c->o->dim[DIM_GATED_NORM_D_H];
-    const float plus = c->o->flags & ZERO_CENTRED ? 1.f : 0.f;
-    const numbers none = {};
-    const row_norm n = {
-        in_of(c, IN_GATED_NORM_D_x), none, in_of(c, IN_GATED_NORM_D_w), NULL, m, h, 0, plus};
-    run_width(c, h,
-              row_gated_d{n, in_of(c, IN_GATED_NORM_D_dy), in_of(c, IN_GATED_NORM_D_z),
-                          out_of(c, OUT_GATED_NORM_D_dx), out_of(c, OUT_GATED_NORM_D_dz),
-                          floats_in(c, IN_GATED_NORM_D_rstd), m, h});
+    const op_gated_norm_d o = op_gated_norm_d_of(c);
+    const row_norm n = {o.x, {}, o.w, NULL, o.M, o.H, 0, plus_of(o.flags)};
+    run_width(c, o.H, row_gated_d{n, o.dy, o.z, o.dx, o.dz, o.rstd, o.M, o.H});
 }
 
 /* ---- gradients by weights */
@@ -294,68 +268,73 @@ static int64_t norm_w_bytes(const op *o, const op_types *)
 
 static void norm_w(const kernel_call *c)
 {
-    const int64_t m = c->o->dim[DIM_NORM_W_M], h = c->o->dim[DIM_NORM_W_H];
-    const numbers dy = in_of(c, IN_NORM_W_dy), x = in_of(c, IN_NORM_W_x);
-    const float *rstd = floats_in(c, IN_NORM_W_rstd);
-    add_wide_columns(c, m, h, floats_out(c, OUT_NORM_W_dw), [=] __device__(int64_t i, int64_t j) {
-        lanes<WIDE> d = load<WIDE>(dy, i * h + j);
-        const lanes<WIDE> v = load<WIDE>(x, i * h + j);
-        const float r = rstd[i];
+    const op_norm_w o = op_norm_w_of(c);
+    add_wide_columns(c, o.M, o.H, o.dw.floats(), [=] __device__(int64_t i, int64_t j) {
+        lanes<WIDE> d = load<WIDE>(o.dy, i * o.H + j);
+        const lanes<WIDE> v = load<WIDE>(o.x, i * o.H + j);
+        const float r = o.rstd[i];
 #pragma unroll
         for (int k = 0; k < WIDE; k++) d.v[k] *= v.v[k] * r;
         return d;
     });
 }
 
-static_assert((int)DIM_GATED_NORM_W_M == DIM_NORM_W_M && (int)DIM_GATED_NORM_W_H == DIM_NORM_W_H &&
-              (int)DIM_LAYER_NORM_W_M == DIM_NORM_W_M && (int)DIM_LAYER_NORM_W_H == DIM_NORM_W_H);
-
 static void gated_norm_w(const kernel_call *c)
 {
-    const int64_t m = c->o->dim[DIM_GATED_NORM_W_M], h = c->o->dim[DIM_GATED_NORM_W_H];
-    const numbers dy = in_of(c, IN_GATED_NORM_W_dy), x = in_of(c, IN_GATED_NORM_W_x),
-                  z = in_of(c, IN_GATED_NORM_W_z);
-    const float *rstd = floats_in(c, IN_GATED_NORM_W_rstd);
-    add_wide_columns(
-        c, m, h, floats_out(c, OUT_GATED_NORM_W_dw), [=] __device__(int64_t i, int64_t j) {
-            lanes<WIDE> d = load<WIDE>(dy, i * h + j);
-            const lanes<WIDE> v = load<WIDE>(x, i * h + j), g = load<WIDE>(z, i * h + j);
-            const float r = rstd[i];
+    const op_gated_norm_w o = op_gated_norm_w_of(c);
+    add_wide_columns(c, o.M, o.H, o.dw.floats(), [=] __device__(int64_t i, int64_t j) {
+        const int64_t at = i * o.H + j;
+        lanes<WIDE> d = load<WIDE>(o.dy, at);
+        const lanes<WIDE> v = load<WIDE>(o.x, at), g = load<WIDE>(o.z, at);
+        const float r = o.rstd[i];
 #pragma unroll
-            for (int k = 0; k < WIDE; k++) d.v[k] *= v.v[k] * r * silu(g.v[k]);
-            return d;
-        });
+        for (int k = 0; k < WIDE; k++) d.v[k] *= v.v[k] * r * silu(g.v[k]);
+        return d;
+    });
 }
 
 static void layer_norm_w(const kernel_call *c)
 {
-    const int64_t m = c->o->dim[DIM_LAYER_NORM_W_M], h = c->o->dim[DIM_LAYER_NORM_W_H];
-    const numbers dy = in_of(c, IN_LAYER_NORM_W_dy), x = in_of(c, IN_LAYER_NORM_W_x);
-    const float *stats = floats_in(c, IN_LAYER_NORM_W_stats);
-    add_wide_columns(c, m, h, floats_out(c, OUT_LAYER_NORM_W_dw),
-                     [=] __device__(int64_t i, int64_t j) {
-                         lanes<WIDE> d = load<WIDE>(dy, i * h + j);
-                         const lanes<WIDE> v = load<WIDE>(x, i * h + j);
-                         const float mean = stats[2 * i], r = stats[2 * i + 1];
+    const op_layer_norm_w o = op_layer_norm_w_of(c);
+    add_wide_columns(c, o.M, o.H, o.dw.floats(), [=] __device__(int64_t i, int64_t j) {
+        lanes<WIDE> d = load<WIDE>(o.dy, i * o.H + j);
+        const lanes<WIDE> v = load<WIDE>(o.x, i * o.H + j);
+        const float mean = o.stats[2 * i], r = o.stats[2 * i + 1];
 #pragma unroll
-                         for (int k = 0; k < WIDE; k++) d.v[k] *= (v.v[k] - mean) * r;
-                         return d;
-                     });
-    if (!c->out[OUT_LAYER_NORM_W_db]) return;
-    add_wide_columns(c, m, h, floats_out(c, OUT_LAYER_NORM_W_db),
-                     [=] __device__(int64_t i, int64_t j) { return load<WIDE>(dy, i * h + j); });
+        for (int k = 0; k < WIDE; k++) d.v[k] *= (v.v[k] - mean) * r;
+        return d;
+    });
+    if (o.db.p)
+        add_wide_columns(c, o.M, o.H, o.db.floats(), [=] __device__(int64_t i, int64_t j) {
+            return load<WIDE>(o.dy, i * o.H + j);
+        });
 }
 
 extern "C" cuda_part cuda_fast_norm(void)
 {
     static const kernel rows[] = {
-        {OP_NORM, "registers", norm_fits, NULL, NULL, NULL, norm},
-        {OP_NORM_D, "registers", norm_d_fits, NULL, NULL, NULL, norm_d},
-        {OP_NORM_W, "columns", norm_w_fits, NULL, NULL, norm_w_bytes, norm_w},
-        {OP_GATED_NORM, "registers", gated_fits, NULL, NULL, NULL, gated_norm},
-        {OP_GATED_NORM_D, "registers", gated_d_fits, NULL, NULL, NULL, gated_norm_d},
-        {OP_GATED_NORM_W, "columns", norm_w_fits, NULL, NULL, norm_w_bytes, gated_norm_w},
-        {OP_LAYER_NORM_W, "columns", norm_w_fits, NULL, NULL, norm_w_bytes, layer_norm_w},
+        {.kind = OP_NORM, .name = "registers", .accepts = norm_fits, .launch = norm},
+        {.kind = OP_NORM_D, .name = "registers", .accepts = norm_d_fits, .launch = norm_d},
+        {.kind = OP_NORM_W,
+         .name = "columns",
+         .accepts = norm_w_fits,
+         .workspace = norm_w_bytes,
+         .launch = norm_w},
+        {.kind = OP_GATED_NORM, .name = "registers", .accepts = gated_fits, .launch = gated_norm},
+        {.kind = OP_GATED_NORM_D,
+         .name = "registers",
+         .accepts = gated_d_fits,
+         .launch = gated_norm_d},
+        {.kind = OP_GATED_NORM_W,
+         .name = "columns",
+         .accepts = norm_w_fits,
+         .workspace = norm_w_bytes,
+         .launch = gated_norm_w},
+        {.kind = OP_LAYER_NORM_W,
+         .name = "columns",
+         .accepts = norm_w_fits,
+         .workspace = norm_w_bytes,
+         .launch = layer_norm_w},
     };
     return PART(rows);
 }

@@ -164,23 +164,17 @@ static int64_t sort_bytes(const op *o, const op_types *)
 
 static void sort(const kernel_call *c)
 {
-    const int64_t *d = c->o->dim, n = d[DIM_SORT_T] * d[DIM_SORT_K];
-    const int experts = (int)d[DIM_SORT_E];
-    const pairs p = {ints_in(c, IN_SORT_ids), floats_in(c, IN_SORT_keep), n, experts,
-                     (int)d[DIM_SORT_FIRST]};
-    const starts s = {ints_out(c, OUT_SORT_offsets), ints_out(c, OUT_SORT_demand), d[DIM_SORT_ROOM],
-                      aligned_rows(d[DIM_SORT_PAD], d[DIM_SORT_ALIGN]), d[DIM_SORT_ALIGN]};
+    const op_sort o = op_sort_of(c);
+    const int experts = (int)o.E;
+    const pairs p = {o.ids, o.keep, o.T * o.K, experts, (int)o.FIRST};
+    const starts s = {o.offsets, o.demand, o.ROOM, aligned_rows(o.PAD, o.ALIGN), o.ALIGN};
     int32_t *counts = (int32_t *)c->workspace; /* [experts][blocks] */
-    const unsigned blocks = (unsigned)blocks_for(n);
+    const unsigned blocks = (unsigned)blocks_for(p.n);
     const size_t each = (size_t)experts * sizeof(int);
     count_kernel<<<blocks, BLOCK, each, stream_of(c)>>>(p, counts);
     scan_kernel<<<1, SCAN, 0, stream_of(c)>>>(counts, (int)blocks, experts, s);
-    place_kernel<<<blocks, BLOCK, WARPS * each, stream_of(c)>>>(p, counts, s,
-                                                                ints_out(c, OUT_SORT_rows));
+    place_kernel<<<blocks, BLOCK, WARPS * each, stream_of(c)>>>(p, counts, s, o.rows);
 }
-
-static_assert((int)DIM_LOAD_T == DIM_SORT_T && (int)DIM_LOAD_E == DIM_SORT_E &&
-              (int)DIM_LOAD_K == DIM_SORT_K);
 
 /* A warp adds the counts of an expert. */
 static __global__ void add_counts_kernel(const int32_t *counts, int blocks, float *to)
@@ -194,21 +188,28 @@ static __global__ void add_counts_kernel(const int32_t *counts, int blocks, floa
 
 static void load_counts(const kernel_call *c)
 {
-    const int64_t *d = c->o->dim, n = d[DIM_LOAD_T] * d[DIM_LOAD_K];
-    const int experts = (int)d[DIM_LOAD_E];
-    const pairs p = {ints_in(c, IN_LOAD_ids), floats_in(c, IN_LOAD_keep), n, experts, 0};
+    const op_load o = op_load_of(c);
+    const int experts = (int)o.E;
+    const pairs p = {o.ids, o.keep, o.T * o.K, experts, 0};
     int32_t *counts = (int32_t *)c->workspace;
-    const unsigned blocks = (unsigned)blocks_for(n);
+    const unsigned blocks = (unsigned)blocks_for(p.n);
     count_kernel<<<blocks, BLOCK, (size_t)experts * sizeof(int), stream_of(c)>>>(p, counts);
-    add_counts_kernel<<<(unsigned)experts, WARP, 0, stream_of(c)>>>(counts, (int)blocks,
-                                                                    floats_out(c, OUT_LOAD_counts));
+    add_counts_kernel<<<(unsigned)experts, WARP, 0, stream_of(c)>>>(counts, (int)blocks, o.counts);
 }
 
 extern "C" cuda_part cuda_fast_order(void)
 {
     static const kernel rows[] = {
-        {OP_SORT, "blocks", sort_fits, NULL, NULL, sort_bytes, sort},
-        {OP_LOAD, "blocks", sort_fits, NULL, NULL, sort_bytes, load_counts},
+        {.kind = OP_SORT,
+         .name = "blocks",
+         .accepts = sort_fits,
+         .workspace = sort_bytes,
+         .launch = sort},
+        {.kind = OP_LOAD,
+         .name = "blocks",
+         .accepts = sort_fits,
+         .workspace = sort_bytes,
+         .launch = load_counts},
     };
     return PART(rows);
 }

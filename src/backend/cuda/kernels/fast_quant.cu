@@ -228,12 +228,12 @@ static void gemm(const kernel_call *c)
 extern "C" cuda_part cuda_fast_quant(void)
 {
     static const kernel rows[] = {
-        {OP_QGEMM, "mma", takes, NULL, NULL, NULL, gemm},
-        {OP_QGEMM_D, "mma", takes, NULL, NULL, NULL, gemm},
-        {OP_QGEMM_W, "mma", takes, NULL, NULL, NULL, gemm},
-        {OP_QGROUPED, "mma", takes, NULL, NULL, NULL, gemm},
-        {OP_QGROUPED_D, "mma", takes, NULL, NULL, NULL, gemm},
-        {OP_QGROUPED_W, "mma", takes, NULL, NULL, NULL, gemm},
+        {.kind = OP_QGEMM, .name = "mma", .accepts = takes, .launch = gemm},
+        {.kind = OP_QGEMM_D, .name = "mma", .accepts = takes, .launch = gemm},
+        {.kind = OP_QGEMM_W, .name = "mma", .accepts = takes, .launch = gemm},
+        {.kind = OP_QGROUPED, .name = "mma", .accepts = takes, .launch = gemm},
+        {.kind = OP_QGROUPED_D, .name = "mma", .accepts = takes, .launch = gemm},
+        {.kind = OP_QGROUPED_W, .name = "mma", .accepts = takes, .launch = gemm},
     };
     return PART(rows);
 }

@@ -79,24 +79,23 @@ static void by_tensor(const kernel_call *c, const in_memory &x, const quantising
 
 static void quantise(const kernel_call *c)
 {
-    const int64_t *d = c->o->dim, m = d[DIM_QUANTISE_M], k = d[DIM_QUANTISE_K];
-    const int32_t *offsets = ints_in(c, IN_QUANTISE_offsets);
-    const int64_t n_experts = d[DIM_QUANTISE_E], parts = offsets ? 1 : n_experts;
-    const bool square = d[DIM_QUANTISE_SQUARE] != 0;
-    const in_memory x = {(const __nv_bfloat16 *)c->in[IN_QUANTISE_x], m, k};
-    const quantising z = {offsets ? offsets + n_experts : NULL,
-                          m,
-                          k,
-                          (uint8_t *)c->out[OUT_QUANTISE_q],
-                          (uint8_t *)c->out[OUT_QUANTISE_qt],
-                          floats_out(c, OUT_QUANTISE_s),
-                          floats_out(c, OUT_QUANTISE_st),
-                          quant_scales({QUANT_BLOCK, square, m, k}),
-                          quant_scales({QUANT_BLOCK, square, k, m}),
-                          floats_out(c, OUT_QUANTISE_g),
-                          {offsets, n_experts, m}};
-    if (d[DIM_QUANTISE_FORM] == QUANT_TENSOR)
-        by_tensor(c, x, z, parts, d[DIM_QUANTISE_TYPE] == DTYPE_E5M2);
+    const op_quantise o = op_quantise_of(c);
+    const int64_t parts = o.offsets ? 1 : o.E;
+    const bool square = o.SQUARE != 0;
+    const in_memory x = {(const __nv_bfloat16 *)o.x.p, o.M, o.K};
+    const quantising z = {o.offsets ? o.offsets + o.E : NULL,
+                          o.M,
+                          o.K,
+                          (uint8_t *)o.q.p,
+                          (uint8_t *)o.qt.p,
+                          o.s.floats(),
+                          o.st.floats(),
+                          quant_scales({QUANT_BLOCK, square, o.M, o.K}),
+                          quant_scales({QUANT_BLOCK, square, o.K, o.M}),
+                          o.g,
+                          {o.offsets, o.E, o.M}};
+    if (o.FORM == QUANT_TENSOR)
+        by_tensor(c, x, z, parts, o.TYPE == DTYPE_E5M2);
     else if (square)
         tiles_launch<BY_SQUARES, false>(c, x, z, parts);
     else
@@ -118,7 +117,11 @@ static status prepare(const op *o, const op_types *t, void **state, error *err)
 extern "C" cuda_part cuda_fast_quantise(void)
 {
     static const kernel rows[] = {
-        {OP_QUANTISE, "wide", takes, prepare, NULL, NULL, quantise},
+        {.kind = OP_QUANTISE,
+         .name = "wide",
+         .accepts = takes,
+         .prepare = prepare,
+         .launch = quantise},
     };
     return PART(rows);
 }

@@ -128,26 +128,18 @@ struct of_tokens {
     }
 };
 
-/* Outputs q, s, qt and st are the first four of all these kinds. */
-static_assert((int)OUT_ACT_QUANT_q == OUT_PERMUTE_QUANT_q &&
-              (int)OUT_ACT_QUANT_st == OUT_PERMUTE_QUANT_st &&
-              (int)OUT_ACT_QUANT_q == OUT_UNPERMUTE_D_QUANT_q &&
-              (int)OUT_ACT_QUANT_st == OUT_UNPERMUTE_D_QUANT_st &&
-              (int)OUT_ACT_QUANT_q == OUT_ACT_D_QUANT_q &&
-              (int)OUT_ACT_QUANT_st == OUT_ACT_D_QUANT_st &&
-              (int)OUT_ACT_QUANT_q == OUT_NORM_QUANT_q &&
-              (int)OUT_ACT_QUANT_st == OUT_NORM_QUANT_st);
-
-static quantising copies_of(const kernel_call *c, int64_t m, int64_t k, const int32_t *offsets,
+/* Where the codes of x[m][k] go. */
+template <class O>
+static quantising copies_of(const O &o, int64_t m, int64_t k, const int32_t *offsets,
                             int64_t n_experts)
 {
     return {offsets ? offsets + n_experts : NULL,
             m,
             k,
-            (uint8_t *)c->out[OUT_ACT_QUANT_q],
-            (uint8_t *)c->out[OUT_ACT_QUANT_qt],
-            floats_out(c, OUT_ACT_QUANT_s),
-            floats_out(c, OUT_ACT_QUANT_st),
+            (uint8_t *)o.q.p,
+            (uint8_t *)o.qt.p,
+            o.s.floats(),
+            o.st.floats(),
             quant_scales({QUANT_BLOCK, false, m, k}),
             quant_scales({QUANT_BLOCK, false, k, m}),
             NULL,
@@ -172,13 +164,9 @@ static bool takes_act(const op *o, const op_types *t)
 
 static void act(const kernel_call *c)
 {
-    const int64_t *d = c->o->dim;
-    const of_swiglu a = {(const __nv_bfloat16 *)c->in[IN_ACT_QUANT_u], floats_in(c, IN_ACT_QUANT_p),
-                         d[DIM_ACT_QUANT_F]};
-    tiles_launch<BY_ROWS, false>(c, a,
-                                 copies_of(c, d[DIM_ACT_QUANT_M], d[DIM_ACT_QUANT_F],
-                                           ints_in(c, IN_ACT_QUANT_offsets), d[DIM_ACT_QUANT_E]),
-                                 1);
+    const op_act_quant o = op_act_quant_of(c);
+    tiles_launch<BY_ROWS, false>(c, of_swiglu{(const __nv_bfloat16 *)o.u.p, o.p, o.F},
+                                 copies_of(o, o.M, o.F, o.offsets, o.E), 1);
 }
 
 /* Blocks of a row of [by gate | by up] belong to one of them. */
@@ -201,20 +189,16 @@ static int64_t sums_bytes(const op *o, const op_types *)
 /* Sums of a row are added tile by tile, in their order. */
 static void act_d(const kernel_call *c)
 {
-    const int64_t *d = c->o->dim, m = d[DIM_ACT_D_QUANT_M], f = d[DIM_ACT_D_QUANT_F];
-    const int64_t n = f / SIDE;
-    const of_swiglu_d a = {
-        (const __nv_bfloat16 *)c->in[IN_ACT_D_QUANT_da],
-        {(const __nv_bfloat16 *)c->in[IN_ACT_D_QUANT_u], floats_in(c, IN_ACT_D_QUANT_p), f}};
-    float *dp = floats_out(c, OUT_ACT_D_QUANT_dp), *sums = dp ? (float *)c->workspace : NULL;
-    const quantising z =
-        copies_of(c, m, 2 * f, ints_in(c, IN_ACT_D_QUANT_offsets), d[DIM_ACT_D_QUANT_E]);
-    pairs_launch(c, a, z, sums);
-    if (!dp) return;
-    for_each(c, m, [=] __device__(int64_t row) {
+    const op_act_d_quant o = op_act_d_quant_of(c);
+    const of_swiglu_d a = {(const __nv_bfloat16 *)o.da.p, {(const __nv_bfloat16 *)o.u.p, o.p, o.F}};
+    const int64_t n = o.F / SIDE;
+    float *sums = o.dp ? (float *)c->workspace : NULL;
+    pairs_launch(c, a, copies_of(o, o.M, 2 * o.F, o.offsets, o.E), sums);
+    if (!o.dp) return;
+    for_each(c, o.M, [=] __device__(int64_t row) {
         float sum = 0;
-        for (int64_t j = 0; j < n; j++) sum += sums[j * m + row];
-        dp[row] = sum;
+        for (int64_t j = 0; j < n; j++) sum += sums[j * o.M + row];
+        o.dp[row] = sum;
     });
 }
 
@@ -234,19 +218,15 @@ static int64_t rstd_bytes(const op *o, const op_types *)
 
 static void norm(const kernel_call *c)
 {
-    const int64_t *d = c->o->dim, m = d[DIM_NORM_QUANT_M], h = d[DIM_NORM_QUANT_H];
-    float *own = floats_out(c, OUT_NORM_QUANT_rstd), *rstd = own ? own : (float *)c->workspace;
-    for_rows(c, m, h,
-             rstd_rows{in_of(c, IN_NORM_QUANT_x), rstd, h, (float)c->o->real[REAL_NORM_QUANT_eps]});
-    const of_norm n = {(const __nv_bfloat16 *)c->in[IN_NORM_QUANT_x], in_of(c, IN_NORM_QUANT_w),
-                       rstd, h, c->o->flags & ZERO_CENTRED ? 1.f : 0.f};
-    tiles_launch<BY_ROWS, false>(c, n, copies_of(c, m, h, NULL, 1), 1);
+    const op_norm_quant o = op_norm_quant_of(c);
+    float *rstd = o.rstd ? o.rstd : (float *)c->workspace;
+    for_rows(c, o.M, o.H, rstd_rows{o.x, rstd, o.H, o.eps});
+    const of_norm n = {(const __nv_bfloat16 *)o.x.p, o.w, rstd, o.H,
+                       o.flags & ZERO_CENTRED ? 1.f : 0.f};
+    tiles_launch<BY_ROWS, false>(c, n, copies_of(o, o.M, o.H, NULL, 1), 1);
 }
 
-/* ---- to the rows of experts; sizes and outputs of both directions are alike */
-
-static_assert((int)DIM_PERMUTE_QUANT_ROOM == DIM_UNPERMUTE_D_QUANT_ROOM &&
-              (int)DIM_PERMUTE_QUANT_TYPE == DIM_UNPERMUTE_D_QUANT_TYPE);
+/* ---- to the rows of experts */
 
 static bool takes_rows(const op *o, const op_types *t)
 {
@@ -261,30 +241,28 @@ static int64_t map_bytes(const op *o, const op_types *)
     return permute_bytes(o->dim[DIM_PERMUTE_QUANT_ROOM]);
 }
 
-static void rows_of(const kernel_call *c, const int32_t *rows, const int32_t *offsets)
+template <class O> static void rows_of(const kernel_call *c, const O &o, numbers x)
 {
-    const int64_t *d = c->o->dim, k = d[DIM_PERMUTE_QUANT_K], h = d[DIM_PERMUTE_QUANT_H];
     int64_t *pair = (int64_t *)c->workspace;
-    map_rows(c, rows, d[DIM_PERMUTE_QUANT_T] * k, d[DIM_PERMUTE_QUANT_ROOM], pair);
-    tiles_launch<BY_ROWS, false>(
-        c, of_tokens{(const __nv_bfloat16 *)c->in[0], pair, (uint32_t)k, h},
-        copies_of(c, d[DIM_PERMUTE_QUANT_ROOM], h, offsets, d[DIM_PERMUTE_QUANT_E]), 1);
+    map_rows(c, o.rows, o.T * o.K, o.ROOM, pair);
+    tiles_launch<BY_ROWS, false>(c, of_tokens{(const __nv_bfloat16 *)x.p, pair, (uint32_t)o.K, o.H},
+                                 copies_of(o, o.ROOM, o.H, o.offsets, o.E), 1);
 }
 
 static void permute(const kernel_call *c)
 {
-    const float *probs = floats_in(c, IN_PERMUTE_QUANT_probs);
-    float *pp = floats_out(c, OUT_PERMUTE_QUANT_pp);
+    const op_permute_quant o = op_permute_quant_of(c);
     const int64_t *pair = (const int64_t *)c->workspace;
-    rows_of(c, ints_in(c, IN_PERMUTE_QUANT_rows), ints_in(c, IN_PERMUTE_QUANT_offsets));
-    if (!pp) return;
-    for_each(c, c->o->dim[DIM_PERMUTE_QUANT_ROOM],
-             [=] __device__(int64_t row) { pp[row] = pair[row] < 0 ? 0 : probs[pair[row]]; });
+    rows_of(c, o, o.x);
+    if (!o.pp) return;
+    for_each(c, o.ROOM,
+             [=] __device__(int64_t row) { o.pp[row] = pair[row] < 0 ? 0 : o.probs[pair[row]]; });
 }
 
 static void unpermute_d(const kernel_call *c)
 {
-    rows_of(c, ints_in(c, IN_UNPERMUTE_D_QUANT_rows), ints_in(c, IN_UNPERMUTE_D_QUANT_offsets));
+    const op_unpermute_d_quant o = op_unpermute_d_quant_of(c);
+    rows_of(c, o, o.dy);
 }
 
 template <class SOURCE>
@@ -296,13 +274,35 @@ static status prepare(const op *o, const op_types *t, void **state, error *err)
 extern "C" cuda_part cuda_fast_quantise_fused(void)
 {
     static const kernel rows[] = {
-        {OP_ACT_QUANT, "one pass", takes_act, prepare<of_swiglu>, NULL, NULL, act},
-        {OP_ACT_D_QUANT, "one pass", takes_act_d, pairs_prepare<of_swiglu_d>, NULL, sums_bytes,
-         act_d},
-        {OP_NORM_QUANT, "two passes", takes_norm, prepare<of_norm>, NULL, rstd_bytes, norm},
-        {OP_PERMUTE_QUANT, "one pass", takes_rows, prepare<of_tokens>, NULL, map_bytes, permute},
-        {OP_UNPERMUTE_D_QUANT, "one pass", takes_rows, prepare<of_tokens>, NULL, map_bytes,
-         unpermute_d},
+        {.kind = OP_ACT_QUANT,
+         .name = "one pass",
+         .accepts = takes_act,
+         .prepare = prepare<of_swiglu>,
+         .launch = act},
+        {.kind = OP_ACT_D_QUANT,
+         .name = "one pass",
+         .accepts = takes_act_d,
+         .prepare = pairs_prepare<of_swiglu_d>,
+         .workspace = sums_bytes,
+         .launch = act_d},
+        {.kind = OP_NORM_QUANT,
+         .name = "two passes",
+         .accepts = takes_norm,
+         .prepare = prepare<of_norm>,
+         .workspace = rstd_bytes,
+         .launch = norm},
+        {.kind = OP_PERMUTE_QUANT,
+         .name = "one pass",
+         .accepts = takes_rows,
+         .prepare = prepare<of_tokens>,
+         .workspace = map_bytes,
+         .launch = permute},
+        {.kind = OP_UNPERMUTE_D_QUANT,
+         .name = "one pass",
+         .accepts = takes_rows,
+         .prepare = prepare<of_tokens>,
+         .workspace = map_bytes,
+         .launch = unpermute_d},
     };
     return PART(rows);
 }

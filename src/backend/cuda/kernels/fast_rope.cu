@@ -6,9 +6,6 @@
 
 enum { WIDE = 8 };
 
-static_assert((int)DIM_ROPE_D_ROT == DIM_ROPE_ROT && (int)DIM_ROPE_D_T == DIM_ROPE_T &&
-              (int)IN_ROPE_D_table == IN_ROPE_table && (int)OUT_ROPE_D_dx == OUT_ROPE_x);
-
 struct wide_rotation {
     const float *table; /* [S][ROT/2 cosines, ROT/2 sines] */
     numbers x;          /* [T][N][D] */
@@ -24,8 +21,8 @@ struct wide_rotation {
         const int64_t first = (int64_t)head * d + offset, a = pairs ? first + 2 * j : first + j;
         const int64_t b = pairs ? a + WIDE : a + half;
         lanes<WIDE> u = load<WIDE>(x, a), v = load<WIDE>(x, b);
-        lanes<WIDE> cosine = load<WIDE>({(void *)angle, false}, 0),
-                    sine = load<WIDE>({(void *)(angle + half), false}, 0);
+        lanes<WIDE> cosine = load<WIDE>(as_numbers(angle), 0),
+                    sine = load<WIDE>(as_numbers(angle + half), 0);
         if (pairs) {
 #pragma unroll
             for (int k = 0; k < WIDE; k += 2) {
@@ -65,17 +62,17 @@ static bool takes(const op *o, const op_types *t)
 
 static void rotate(const kernel_call *c, float sign)
 {
-    const int64_t *d = c->o->dim, half = d[DIM_ROPE_ROT] / 2;
-    const int64_t heads = d[DIM_ROPE_T] * d[DIM_ROPE_N];
-    const wide_rotation r = {floats_in(c, IN_ROPE_table),
-                             out_of(c, OUT_ROPE_x),
-                             d[DIM_ROPE_S],
-                             (int)d[DIM_ROPE_N],
-                             (int)d[DIM_ROPE_D],
-                             (int)d[DIM_ROPE_OFFSET],
+    const op_rope o = op_rope_of(c); /* a ROPE_D's operands stand alike */
+    const int64_t heads = o.T * o.N, half = o.ROT / 2;
+    const wide_rotation r = {o.table,
+                             o.x,
+                             o.S,
+                             (int)o.N,
+                             (int)o.D,
+                             (int)o.OFFSET,
                              (int)half,
                              (int)(half / WIDE),
-                             (c->o->flags & INTERLEAVED) != 0,
+                             (o.flags & INTERLEAVED) != 0,
                              sign};
     const unsigned blocks = blocks_of(ceil_of(heads * r.chunks, BLOCK));
     if (heads * r.chunks < INT32_MAX) /* the last step goes beyond them */
@@ -97,8 +94,8 @@ static void back(const kernel_call *c)
 extern "C" cuda_part cuda_fast_rope(void)
 {
     static const kernel rows[] = {
-        {OP_ROPE, "wide", takes, NULL, NULL, NULL, there},
-        {OP_ROPE_D, "wide", takes, NULL, NULL, NULL, back},
+        {.kind = OP_ROPE, .name = "wide", .accepts = takes, .launch = there},
+        {.kind = OP_ROPE_D, .name = "wide", .accepts = takes, .launch = back},
     };
     return PART(rows);
 }

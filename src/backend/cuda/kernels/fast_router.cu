@@ -180,28 +180,26 @@ static bool takes(const op *o, const op_types *t)
 
 template <int EACH> static void run(const kernel_call *c)
 {
-    const op *o = c->o;
-    const int64_t *d = o->dim;
-    chooser<EACH> r = {floats_in(c, IN_ROUTER_logits),
-                       floats_in(c, IN_ROUTER_bias),
-                       floats_out(c, OUT_ROUTER_probs),
-                       ints_out(c, OUT_ROUTER_ids),
-                       (int)d[DIM_ROUTER_E],
-                       (int)d[DIM_ROUTER_K],
-                       (int)d[DIM_ROUTER_GROUPS],
-                       (int)d[DIM_ROUTER_GROUP_TOPK],
-                       (int)experts_scored(o),
-                       o->flags,
-                       (float)o->real[REAL_ROUTER_scaling],
-                       d[DIM_ROUTER_FIRST],
+    const op_router o = op_router_of(c);
+    chooser<EACH> r = {o.logits,
+                       o.bias,
+                       o.probs,
+                       o.ids,
+                       (int)o.E,
+                       (int)o.K,
+                       (int)o.GROUPS,
+                       (int)o.GROUP_TOPK,
+                       (int)experts_scored(c->o),
+                       o.flags,
+                       o.scaling,
+                       o.FIRST,
                        {1, 1, 1, 1},
                        1};
-    if (o->flags & FORCED) {
-        r.round = round_robin_of(d[DIM_ROUTER_E], d[DIM_ROUTER_K], d[DIM_ROUTER_GROUPS],
-                                 d[DIM_ROUTER_GROUP_TOPK]);
+    if (o.flags & FORCED) {
+        r.round = round_robin_of(o.E, o.K, o.GROUPS, o.GROUP_TOPK);
         r.round_each = round_most(&r.round);
     }
-    for_tokens(c, d[DIM_ROUTER_T], d[DIM_ROUTER_E], r);
+    for_tokens(c, o.T, o.E, r);
 }
 
 static void launch(const kernel_call *c)
@@ -220,7 +218,7 @@ static void launch(const kernel_call *c)
 extern "C" cuda_part cuda_fast_router(void)
 {
     static const kernel rows[] = {
-        {OP_ROUTER, "registers", takes, NULL, NULL, NULL, launch},
+        {.kind = OP_ROUTER, .name = "registers", .accepts = takes, .launch = launch},
     };
     return PART(rows);
 }

@@ -130,16 +130,11 @@ template <class F> static void by_experts(int64_t n, const F &run)
         run(std::integral_constant<int, 16>());
 }
 
-static void count(const kernel_call *c, int32_t *counts, int64_t n_experts, int64_t k)
+static void count(const kernel_call *c, const float *logits, int32_t *counts, int64_t n_experts,
+                  int64_t k)
 {
     const samples s = samples_of(c->o);
-    const fast_counting a = {floats_in(c, IN_AUX_COUNT_logits),
-                             counts,
-                             s,
-                             (int)n_experts,
-                             (int)k,
-                             c->o->flags,
-                             s.n() == 1};
+    const fast_counting a = {logits, counts, s, (int)n_experts, (int)k, c->o->flags, s.n() == 1};
     cudaMemsetAsync(counts, 0, (size_t)(s.n() * n_experts) * sizeof *counts, stream_of(c));
     by_experts(n_experts, [&](auto each) {
         count_kernel<each.value><<<fast_blocks(s.n_t), BLOCK, 0, stream_of(c)>>>(a);
@@ -214,29 +209,20 @@ static int64_t parts_bytes(const op *o)
 
 static void aux_loss(const kernel_call *c)
 {
-    const op *o = c->o;
-    const samples s = samples_of(o);
-    const int64_t n_experts = o->dim[DIM_AUX_LOSS_E];
-    const float *counts = floats_in(c, IN_AUX_LOSS_counts);
+    const op_aux_loss o = op_aux_loss_of(c);
+    const samples s = samples_of(c->o);
     double *parts = (double *)c->workspace;
-    int32_t *found = (int32_t *)((char *)c->workspace + parts_bytes(o));
-    const double scale = aux_scale(o, counts);
-    if (!counts) count(c, found, n_experts, o->dim[DIM_AUX_LOSS_K]);
-    const fast_pushing a = {floats_in(c, IN_AUX_LOSS_logits),
-                            counts ? counts + s.of(0) * n_experts : NULL,
-                            found,
-                            floats_out(c, OUT_AUX_LOSS_dlogits),
-                            parts,
-                            s,
-                            (int)n_experts,
-                            o->flags,
-                            scale * o->real[REAL_AUX_LOSS_gradient]};
+    int32_t *found = (int32_t *)((char *)c->workspace + parts_bytes(c->o));
+    const double scale = aux_scale(c->o, o.counts);
+    if (!o.counts) count(c, o.logits, found, o.E, o.K);
+    const fast_pushing a = {
+        o.logits, o.counts ? o.counts + s.of(0) * o.E : NULL, found, o.dlogits, parts, s, (int)o.E,
+        o.flags,  scale * c->o->real[REAL_AUX_LOSS_gradient]};
     const unsigned blocks = fast_blocks(s.n_t);
-    by_experts(n_experts,
+    by_experts(o.E,
                [&](auto each) { push_kernel<each.value><<<blocks, BLOCK, 0, stream_of(c)>>>(a); });
-    if (!(o->flags & REPLAY))
-        add_blocks_kernel<<<1, BLOCK, 0, stream_of(c)>>>(parts, (int)blocks, scale,
-                                                         floats_out(c, OUT_AUX_LOSS_loss));
+    if (!(o.flags & REPLAY))
+        add_blocks_kernel<<<1, BLOCK, 0, stream_of(c)>>>(parts, (int)blocks, scale, o.loss);
 }
 
 static int64_t aux_loss_bytes(const op *o, const op_types *)
@@ -274,8 +260,16 @@ static bool takes_count(const op *o, const op_types *t)
 extern "C" cuda_part cuda_fast_router_loss(void)
 {
     static const kernel rows[] = {
-        {OP_AUX_COUNT, "registers", takes_count, NULL, NULL, aux_count_bytes, aux_count},
-        {OP_AUX_LOSS, "registers", takes, NULL, NULL, aux_loss_bytes, aux_loss},
+        {.kind = OP_AUX_COUNT,
+         .name = "registers",
+         .accepts = takes_count,
+         .workspace = aux_count_bytes,
+         .launch = aux_count},
+        {.kind = OP_AUX_LOSS,
+         .name = "registers",
+         .accepts = takes,
+         .workspace = aux_loss_bytes,
+         .launch = aux_loss},
     };
     return PART(rows);
 }

@@ -2,41 +2,31 @@
  * memory binds them, and cuBLASLt takes no such rows. */
 #include "backend/cuda/kernels/wide_columns.cuh"
 
-static_assert((int)DIM_GEMM_D_N == DIM_GEMM_N && (int)DIM_GEMM_W_N == DIM_GEMM_N &&
-              (int)DIM_GEMM_D_K == DIM_GEMM_K && (int)DIM_GEMM_W_K == DIM_GEMM_K &&
-              (int)DIM_GEMM_D_M == DIM_GEMM_M && (int)DIM_GEMM_W_M == DIM_GEMM_M);
-
 /* y[i] = x[i] w */
-struct dots {
-    numbers x, w, y; /* [M][K], [K], [M] */
-    int64_t k;
-    bool add;
+struct dots : op_gemm {
     template <int THREADS, int W> __device__ void row(int64_t i, int thread) const
     {
         float sum = 0;
-        for (int64_t j = thread * W; j < k; j += THREADS * W) {
-            const lanes<W> v = load<W>(x, i * k + j), by = load<W>(w, j);
+        for (int64_t j = thread * W; j < K; j += THREADS * W) {
+            const lanes<W> v = load<W>(x, i * K + j), by = load<W>(w, j);
 #pragma unroll
             for (int n = 0; n < W; n++) sum += v.v[n] * by.v[n];
         }
         sum = sum_over<THREADS>(sum);
-        if (thread == 0) put_or_add(y, i, sum, add);
+        if (thread == 0) put_or_add(y, i, sum, flags & ACCUMULATE);
     }
 };
 
 /* dx[i] = dy[i] w */
-struct spread {
-    numbers dy, w, dx; /* [M], [K], [M][K] */
-    int64_t k;
-    bool add;
+struct spread : op_gemm_d {
     template <int THREADS, int W> __device__ void row(int64_t i, int thread) const
     {
         const float d = get(dy, i);
-        for (int64_t j = thread * W; j < k; j += THREADS * W) {
+        for (int64_t j = thread * W; j < K; j += THREADS * W) {
             lanes<W> v = load<W>(w, j);
 #pragma unroll
             for (int n = 0; n < W; n++) v.v[n] *= d;
-            store_or_add(dx, i * k + j, v, add);
+            store_or_add(dx, i * K + j, v, flags & ACCUMULATE);
         }
     }
 };
@@ -49,18 +39,14 @@ static bool one_column(const op *o, const op_types *t)
 
 static void one_column_y(const kernel_call *c)
 {
-    const int64_t k = c->o->dim[DIM_GEMM_K];
-    for_rows(c, c->o->dim[DIM_GEMM_M], k,
-             dots{in_of(c, IN_GEMM_x), in_of(c, IN_GEMM_w), out_of(c, OUT_GEMM_y), k,
-                  (c->o->flags & ACCUMULATE) != 0});
+    const op_gemm o = op_gemm_of(c);
+    for_rows(c, o.M, o.K, dots{o});
 }
 
 static void one_column_d(const kernel_call *c)
 {
-    const int64_t k = c->o->dim[DIM_GEMM_D_K];
-    for_rows(c, c->o->dim[DIM_GEMM_D_M], k,
-             spread{in_of(c, IN_GEMM_D_dy), in_of(c, IN_GEMM_D_w), out_of(c, OUT_GEMM_D_dx), k,
-                    (c->o->flags & ACCUMULATE) != 0});
+    const op_gemm_d o = op_gemm_d_of(c);
+    for_rows(c, o.M, o.K, spread{o});
 }
 
 static int64_t one_column_bytes(const op *o, const op_types *)
@@ -77,17 +63,15 @@ static bool one_column_w_fits(const op *o, const op_types *t)
 
 static void one_column_w(const kernel_call *c)
 {
-    const int64_t k = c->o->dim[DIM_GEMM_W_K];
-    const numbers dy = in_of(c, IN_GEMM_W_dy), x = in_of(c, IN_GEMM_W_x);
-    clear_first(c, k);
-    add_wide_columns(c, c->o->dim[DIM_GEMM_W_M], k, floats_out(c, OUT_GEMM_W_dw),
-                     [=] __device__(int64_t i, int64_t j) {
-                         lanes<WIDE> v = load<WIDE>(x, i * k + j);
-                         const float d = get(dy, i);
+    const op_gemm_w o = op_gemm_w_of(c);
+    clear_first(c, o.K);
+    add_wide_columns(c, o.M, o.K, o.dw.floats(), [=] __device__(int64_t i, int64_t j) {
+        lanes<WIDE> v = load<WIDE>(o.x, i * o.K + j);
+        const float d = get(o.dy, i);
 #pragma unroll
-                         for (int n = 0; n < WIDE; n++) v.v[n] *= d;
-                         return v;
-                     });
+        for (int n = 0; n < WIDE; n++) v.v[n] *= d;
+        return v;
+    });
 }
 
 static bool bias_w_fits(const op *o, const op_types *t)
@@ -102,19 +86,27 @@ static int64_t bias_w_bytes(const op *o, const op_types *)
 
 static void bias_w(const kernel_call *c)
 {
-    const int64_t n = c->o->dim[DIM_BIAS_W_N];
-    const numbers dy = in_of(c, IN_BIAS_W_dy);
-    add_wide_columns(c, c->o->dim[DIM_BIAS_W_M], n, floats_out(c, OUT_BIAS_W_db),
-                     [=] __device__(int64_t i, int64_t j) { return load<WIDE>(dy, i * n + j); });
+    const op_bias_w o = op_bias_w_of(c);
+    add_wide_columns(c, o.M, o.N, o.db.floats(), [=] __device__(int64_t i, int64_t j) {
+        return load<WIDE>(o.dy, i * o.N + j);
+    });
 }
 
 extern "C" cuda_part cuda_fast_thin(void)
 {
     static const kernel rows[] = {
-        {OP_GEMM, "one column", one_column, NULL, NULL, NULL, one_column_y},
-        {OP_GEMM_D, "one column", one_column, NULL, NULL, NULL, one_column_d},
-        {OP_GEMM_W, "one column", one_column_w_fits, NULL, NULL, one_column_bytes, one_column_w},
-        {OP_BIAS_W, "columns", bias_w_fits, NULL, NULL, bias_w_bytes, bias_w},
+        {.kind = OP_GEMM, .name = "one column", .accepts = one_column, .launch = one_column_y},
+        {.kind = OP_GEMM_D, .name = "one column", .accepts = one_column, .launch = one_column_d},
+        {.kind = OP_GEMM_W,
+         .name = "one column",
+         .accepts = one_column_w_fits,
+         .workspace = one_column_bytes,
+         .launch = one_column_w},
+        {.kind = OP_BIAS_W,
+         .name = "columns",
+         .accepts = bias_w_fits,
+         .workspace = bias_w_bytes,
+         .launch = bias_w},
     };
     return PART(rows);
 }

@@ -9,14 +9,6 @@ static status ready(cudaError_t e, const op *o, error *err)
                      o->name ? o->name : op_infos[o->kind].name, cudaGetErrorString(e));
 }
 
-/* Rows of the first operand, then m, n and k as grouped_gemm.cuh has them. */
-static grouped_call call_of(const kernel_call *c, int64_t m, int64_t n, int64_t k)
-{
-    return {c->in[0],
-            c->in[1],
-            {NULL, c->out[0], 1, (int)c->o->dim[DIM_GEMM_M], (int)m, (int)n, (int)k}};
-}
-
 template <int KIND, int OUT>
 static status prepare(const op *o, const op_types *, void **, error *err)
 {
@@ -25,11 +17,12 @@ static status prepare(const op *o, const op_types *, void **, error *err)
 
 template <int KIND, int OUT> static void launch(const kernel_call *c)
 {
-    const int64_t n = c->o->dim[DIM_GEMM_N], k = c->o->dim[DIM_GEMM_K];
-    const grouped_call q = KIND == GEMM_FORWARD ? call_of(c, 0, n, k)
-                           : KIND == GEMM_DATA  ? call_of(c, 0, k, n)
-                                                : call_of(c, n, k, 0);
-    if (grouped_launch<KIND, OUT>(q, stream_of(c)) != cudaSuccess) launch_failed(c);
+    const op_gemm o = op_gemm_of(c); /* its gradients' operands stand alike */
+    const int m = (int)o.M, n = (int)o.N, k = (int)o.K;
+    const gemm_args g = KIND == GEMM_FORWARD ? gemm_args{NULL, o.y.p, 1, m, 0, n, k}
+                        : KIND == GEMM_DATA  ? gemm_args{NULL, o.y.p, 1, m, 0, k, n}
+                                             : gemm_args{NULL, o.y.p, 1, m, n, k, 0};
+    if (grouped_launch<KIND, OUT>({o.x.p, o.w.p, g}, stream_of(c)) != cudaSuccess) launch_failed(c);
 }
 
 static status prepare_w(const op *o, const op_types *t, void **state, error *err)
@@ -49,11 +42,21 @@ static void launch_w(const kernel_call *c)
 extern "C" cuda_part cuda_fast_wgmma(void)
 {
     static const kernel rows[] = {
-        {OP_GEMM, "wgmma", wgmma_takes, prepare<GEMM_FORWARD, OUT_BF16>, NULL, NULL,
-         launch<GEMM_FORWARD, OUT_BF16>},
-        {OP_GEMM_D, "wgmma", wgmma_takes, prepare<GEMM_DATA, OUT_BF16>, NULL, NULL,
-         launch<GEMM_DATA, OUT_BF16>},
-        {OP_GEMM_W, "wgmma", wgmma_takes, prepare_w, NULL, NULL, launch_w},
+        {.kind = OP_GEMM,
+         .name = "wgmma",
+         .accepts = wgmma_takes,
+         .prepare = prepare<GEMM_FORWARD, OUT_BF16>,
+         .launch = launch<GEMM_FORWARD, OUT_BF16>},
+        {.kind = OP_GEMM_D,
+         .name = "wgmma",
+         .accepts = wgmma_takes,
+         .prepare = prepare<GEMM_DATA, OUT_BF16>,
+         .launch = launch<GEMM_DATA, OUT_BF16>},
+        {.kind = OP_GEMM_W,
+         .name = "wgmma",
+         .accepts = wgmma_takes,
+         .prepare = prepare_w,
+         .launch = launch_w},
     };
     return PART(rows);
 }

@@ -8,8 +8,6 @@
 #include "backend/cuda/kernels/device.cuh"
 #include "backend/cuda/kernels/grouped_launch.cuh"
 
-static_assert((int)DIM_GEMM_D_M == DIM_GEMM_M && (int)DIM_GEMM_W_M == DIM_GEMM_M);
-
 /* What the copy engine can describe. */
 static inline bool wgmma_takes(const op *o, const op_types *t)
 {

@@ -70,25 +70,22 @@ static __global__ void number_rows_kernel(choices c, int64_t domains, const int3
 
 static void flex_count(const kernel_call *c)
 {
-    const op *o = c->o;
-    const choices x = {flex_group_of(o), ints_in(c, IN_FLEX_COUNT_ids),
-                       floats_in(c, IN_FLEX_COUNT_keep), o->dim[DIM_FLEX_COUNT_T],
-                       o->dim[DIM_FLEX_COUNT_K]};
+    const op_flex_count o = op_flex_count_of(c);
+    const choices x = {flex_group_of(c->o), o.ids, o.keep, o.T, o.K};
     const int64_t members = flex_members(&x.g), domains = flex_domains(&x.g);
-    int32_t *rows = ints_out(c, OUT_FLEX_COUNT_rows), *counts = ints_out(c, OUT_FLEX_COUNT_counts);
     count_columns_kernel<<<(unsigned)(domains + members), BLOCK, 0, stream_of(c)>>>(x, domains,
-                                                                                    counts);
-    if (!rows) return;
-    for_each(c, x.n_t * domains, [=] __device__(int64_t i) { rows[i] = -1; });
-    number_rows_kernel<<<(unsigned)domains, BLOCK, 0, stream_of(c)>>>(x, domains, counts, rows);
+                                                                                    o.counts);
+    if (!o.rows) return;
+    for_each(c, o.T * domains, [=] __device__(int64_t i) { o.rows[i] = -1; });
+    number_rows_kernel<<<(unsigned)domains, BLOCK, 0, stream_of(c)>>>(x, domains, o.counts, o.rows);
 }
 
 /* ---- the plan */
 
-struct flex_plan {
+/* The operands of FLEX_PLAN, and what every member knows of all of them. */
+struct flex_plan : op_flex_plan {
     flex_group g;
-    const int32_t *counts; /* [P][D+P] */
-    int64_t domains, members, room1, send, room2;
+    int64_t domains, members;
     __device__ int64_t to_domain(int64_t source, int64_t d) const
     {
         return counts[source * (domains + members) + d];
@@ -106,18 +103,12 @@ struct flex_plan {
         if (domains <= 1) return 0;
         for (int64_t s = 0; s <= source; s++) {
             if (flex_rail(&g, s, d) != rail) continue;
-            const bool fits = start + to_domain(s, d) <= room1;
+            const bool fits = start + to_domain(s, d) <= ROOM1;
             if (s == source) return fits ? start : -1;
             if (fits) start += to_domain(s, d);
         }
         return 0;
     }
-};
-
-struct plan_tables {
-    int32_t *hop1, *hop2; /* [6][P]; hop1 may be missing */
-    int32_t *pairs;       /* [n][n] */
-    int32_t *demand;      /* [3][2] */
 };
 
 static __device__ void plan_hop1(const flex_plan &p, int32_t *table)
@@ -170,9 +161,9 @@ static __device__ void plan_hop2(const flex_plan &p, flex_run run, int32_t *pair
 {
     const int64_t all = p.members, n = run.end - run.first, own = p.g.place - run.first;
     for (int64_t i = threadIdx.x; i < 4 * all; i += BLOCK) table[i] = 0;
-    for (int64_t i = threadIdx.x; i < n; i += BLOCK) cut_sum(pairs + i * n, n, 1, p.send);
+    for (int64_t i = threadIdx.x; i < n; i += BLOCK) cut_sum(pairs + i * n, n, 1, p.SEND);
     __syncthreads();
-    for (int64_t i = threadIdx.x; i < n; i += BLOCK) cut_sum(pairs + i, n, n, p.room2);
+    for (int64_t i = threadIdx.x; i < n; i += BLOCK) cut_sum(pairs + i, n, n, p.ROOM2);
     __syncthreads();
     if (threadIdx.x == 0) {
         int64_t sent = 0, got = 0;
@@ -201,64 +192,45 @@ static __device__ void plan_demand(const flex_plan &p, flex_run run, int32_t *de
         first += p.to_domain(s, d);
         for (int64_t m = run.first; m < run.end; m++) second += p.to_member(s, m);
     }
-    demand[0] = (int32_t)first, demand[1] = (int32_t)p.room1;
-    demand[2] = (int32_t)second, demand[3] = (int32_t)p.send;
-    demand[4] = (int32_t)third, demand[5] = (int32_t)p.room2;
+    demand[0] = (int32_t)first, demand[1] = (int32_t)p.ROOM1;
+    demand[2] = (int32_t)second, demand[3] = (int32_t)p.SEND;
+    demand[4] = (int32_t)third, demand[5] = (int32_t)p.ROOM2;
 }
 
-static __global__ void plan_kernel(flex_plan p, plan_tables t)
+static __global__ void plan_kernel(flex_plan p)
 {
     __shared__ bool fits[MEMBERS_MOST];
     const flex_run run = flex_own(&p.g);
-    if (t.hop1) plan_hop1(p, t.hop1);
-    count_pairs(p, run, fits, t.pairs);
-    plan_hop2(p, run, t.pairs, t.hop2);
-    if (threadIdx.x == 0) plan_demand(p, run, t.demand);
-}
-
-/* A thread a token and domain; a domain without room keeps nothing. */
-static void keep_rows(const kernel_call *c, const flex_plan &plan)
-{
-    const flex_plan p = plan;
-    const int32_t *rows = ints_in(c, IN_FLEX_PLAN_rows);
-    int32_t *kept = ints_out(c, OUT_FLEX_PLAN_kept);
-    if (!kept) return;
-    for_each(c, c->o->dim[DIM_FLEX_PLAN_T] * p.domains, [=] __device__(int64_t i) {
-        kept[i] = p.block_start(p.g.place, i % p.domains) >= 0 ? rows[i] : -1;
-    });
+    if (p.hop1) plan_hop1(p, p.hop1);
+    count_pairs(p, run, fits, p.pairs);
+    plan_hop2(p, run, p.pairs, p.hop2);
+    if (threadIdx.x == 0) plan_demand(p, run, p.demand);
 }
 
 static void flex_plan_all(const kernel_call *c)
 {
-    const op *o = c->o;
-    const flex_group g = flex_group_of(o);
-    const flex_plan p = {g,
-                         ints_in(c, IN_FLEX_PLAN_counts),
-                         flex_domains(&g),
-                         flex_members(&g),
-                         o->dim[DIM_FLEX_PLAN_ROOM1],
-                         o->dim[DIM_FLEX_PLAN_SEND],
-                         o->dim[DIM_FLEX_PLAN_ROOM2]};
-    const plan_tables t = {ints_out(c, OUT_FLEX_PLAN_hop1), ints_out(c, OUT_FLEX_PLAN_hop2),
-                           ints_out(c, OUT_FLEX_PLAN_pairs), ints_out(c, OUT_FLEX_PLAN_demand)};
-    keep_rows(c, p);
-    plan_kernel<<<1, BLOCK, 0, stream_of(c)>>>(p, t);
+    const flex_group g = flex_group_of(c->o);
+    const flex_plan p = {op_flex_plan_of(c), g, flex_domains(&g), flex_members(&g)};
+    if (p.kept) /* a domain without room keeps nothing */
+        for_each(c, p.T * p.domains, [=] __device__(int64_t i) {
+            p.kept[i] = p.block_start(p.g.place, i % p.domains) >= 0 ? p.rows[i] : -1;
+        });
+    plan_kernel<<<1, BLOCK, 0, stream_of(c)>>>(p);
 }
 
 /* ---- from a rail to the members of its domain */
 
-struct fan {
+/* The operands of FLEX_FAN; hop1 missing: all rows are filled. */
+struct fan : op_flex_fan {
     flex_group g;
     flex_run run;
-    const float *meta;          /* [ROWS][2K] */
-    const int32_t *hop1, *hop2; /* [6][P]; hop1 missing: all rows are filled */
-    int64_t room, k, members;
+    int64_t members;
     __device__ bool goes(int64_t row, int64_t member) const
     {
         const int64_t each = g.E / g.ep;
         bool found = false;
-        for (int64_t i = 0; i < k; i++) {
-            const int64_t expert = (int64_t)meta[row * 2 * k + i], first = expert / each * g.etp;
+        for (int64_t i = 0; i < K; i++) {
+            const int64_t expert = (int64_t)meta[row * 2 * K + i], first = expert / each * g.etp;
             found |= expert >= 0 && member >= first && member < first + g.etp;
         }
         return found;
@@ -266,35 +238,26 @@ struct fan {
 };
 
 /* A block a member. */
-static __global__ void fan_kernel(fan f, int32_t *rows)
+static __global__ void fan_kernel(fan f)
 {
     const int64_t n = f.run.end - f.run.first, member = f.run.first + blockIdx.x;
     const int64_t start = f.hop2[SEND_START * f.members + member];
     const int64_t most = f.hop2[SEND_ROWS * f.members + member]; /* F2 */
-    const int64_t filled = f.hop1 ? rows_received(f.hop1, f.members) : f.room;
+    const int64_t filled = f.hop1 ? rows_received(f.hop1, f.members) : f.ROWS;
     number_own(
         filled, [&](int64_t i) { return f.goes(i, member); },
         [&](int64_t i, int64_t number) {
-            if (number < most) rows[i * n + blockIdx.x] = (int32_t)(start + number);
+            if (number < most) f.rows[i * n + blockIdx.x] = (int32_t)(start + number);
         });
 }
 
 static void flex_fan(const kernel_call *c)
 {
-    const op *o = c->o;
-    const flex_group g = flex_group_of(o);
-    const fan f = {g,
-                   flex_own(&g),
-                   floats_in(c, IN_FLEX_FAN_meta),
-                   ints_in(c, IN_FLEX_FAN_hop1),
-                   ints_in(c, IN_FLEX_FAN_hop2),
-                   o->dim[DIM_FLEX_FAN_ROWS],
-                   o->dim[DIM_FLEX_FAN_K],
-                   flex_members(&g)};
+    const flex_group g = flex_group_of(c->o);
+    const fan f = {op_flex_fan_of(c), g, flex_own(&g), flex_members(&g)};
     const int64_t n = f.run.end - f.run.first;
-    int32_t *rows = ints_out(c, OUT_FLEX_FAN_rows);
-    for_each(c, f.room * n, [=] __device__(int64_t i) { rows[i] = -1; });
-    if (n > 0) fan_kernel<<<(unsigned)n, BLOCK, 0, stream_of(c)>>>(f, rows);
+    for_each(c, f.ROWS * n, [=] __device__(int64_t i) { f.rows[i] = -1; });
+    if (n > 0) fan_kernel<<<(unsigned)n, BLOCK, 0, stream_of(c)>>>(f);
 }
 
 static bool members_fit(const op *o, const op_types *t)
@@ -306,9 +269,9 @@ static bool members_fit(const op *o, const op_types *t)
 extern "C" cuda_part cuda_flex(void)
 {
     static const kernel rows[] = {
-        {OP_FLEX_COUNT, "plain", members_fit, NULL, NULL, NULL, flex_count},
-        {OP_FLEX_PLAN, "plain", members_fit, NULL, NULL, NULL, flex_plan_all},
-        {OP_FLEX_FAN, "plain", members_fit, NULL, NULL, NULL, flex_fan},
+        {.kind = OP_FLEX_COUNT, .name = "plain", .accepts = members_fit, .launch = flex_count},
+        {.kind = OP_FLEX_PLAN, .name = "plain", .accepts = members_fit, .launch = flex_plan_all},
+        {.kind = OP_FLEX_FAN, .name = "plain", .accepts = members_fit, .launch = flex_fan},
     };
     return PART(rows);
 }

@@ -3,55 +3,38 @@
 
 /* ---- convolution along S, then silu; what lies before a sequence is zero */
 
-struct conv {
-    numbers x, w; /* [B*S][C], [C][TAPS] */
-    int64_t s, c, taps;
-    /* Before silu, at token t of the batch. */
-    __device__ float sum(int64_t t, int64_t j) const
-    {
-        float all = 0;
-        for (int64_t i = 0; i < taps; i++) {
-            const int64_t back = taps - 1 - i;
-            if (back <= t % s) all += get(w, j * taps + i) * get(x, (t - back) * c + j);
-        }
-        return all;
+/* Before silu, at token t of the batch. */
+template <class C> static __device__ float conv_sum(const C &v, int64_t t, int64_t j)
+{
+    float all = 0;
+    for (int64_t i = 0; i < v.TAPS; i++) {
+        const int64_t back = v.TAPS - 1 - i;
+        if (back <= t % v.S) all += get(v.w, j * v.TAPS + i) * get(v.x, (t - back) * v.C + j);
     }
-};
-
-static conv conv_of(const kernel_call *c, int x)
-{
-    return {in_of(c, x), in_of(c, x + 1), c->o->dim[DIM_CONV_S], c->o->dim[DIM_CONV_C],
-            c->o->dim[DIM_CONV_TAPS]};
-}
-
-static int64_t conv_numbers(const op *o)
-{
-    return o->dim[DIM_CONV_B] * o->dim[DIM_CONV_S] * o->dim[DIM_CONV_C];
+    return all;
 }
 
 static void conv_y(const kernel_call *c)
 {
-    const conv v = conv_of(c, IN_CONV_x);
-    const numbers y = out_of(c, OUT_CONV_y);
-    for_each(c, conv_numbers(c->o),
-             [=] __device__(int64_t i) { put(y, i, silu(v.sum(i / v.c, i % v.c))); });
+    const op_conv v = op_conv_of(c);
+    for_each(c, v.B * v.S * v.C,
+             [=] __device__(int64_t i) { put(v.y, i, silu(conv_sum(v, i / v.C, i % v.C))); });
 }
 
 /* Tap i has carried token t to the token TAPS - 1 - i on. */
 static void conv_d(const kernel_call *c)
 {
-    const conv v = conv_of(c, IN_CONV_D_x);
-    const numbers dy = in_of(c, IN_CONV_D_dy), dx = out_of(c, OUT_CONV_D_dx);
-    for_each(c, conv_numbers(c->o), [=] __device__(int64_t e) {
-        const int64_t t = e / v.c, j = e % v.c;
+    const op_conv_d v = op_conv_d_of(c);
+    for_each(c, v.B * v.S * v.C, [=] __device__(int64_t e) {
+        const int64_t t = e / v.C, j = e % v.C;
         float sum = 0;
-        for (int64_t i = 0; i < v.taps; i++) {
-            const int64_t on = v.taps - 1 - i;
-            if (t % v.s + on < v.s)
-                sum += get(dy, (t + on) * v.c + j) * silu_slope(v.sum(t + on, j)) *
-                       get(v.w, j * v.taps + i);
+        for (int64_t i = 0; i < v.TAPS; i++) {
+            const int64_t on = v.TAPS - 1 - i;
+            if (t % v.S + on < v.S)
+                sum += get(v.dy, (t + on) * v.C + j) * silu_slope(conv_sum(v, t + on, j)) *
+                       get(v.w, j * v.TAPS + i);
         }
-        put(dx, e, sum);
+        put(v.dx, e, sum);
     });
 }
 
@@ -63,14 +46,13 @@ static int64_t conv_w_bytes(const op *o, const op_types *)
 
 static void conv_w(const kernel_call *c)
 {
-    const conv v = conv_of(c, IN_CONV_W_x);
-    const numbers dy = in_of(c, IN_CONV_W_dy);
-    add_columns(c, c->o->dim[DIM_CONV_W_B] * c->o->dim[DIM_CONV_W_S], v.c * v.taps, c->workspace,
-                floats_out(c, OUT_CONV_W_dw), [=] __device__(int64_t t, int64_t column) {
-                    const int64_t j = column / v.taps, back = v.taps - 1 - column % v.taps;
-                    if (back > t % v.s) return 0.f;
-                    return get(dy, t * v.c + j) * silu_slope(v.sum(t, j)) *
-                           get(v.x, (t - back) * v.c + j);
+    const op_conv_w v = op_conv_w_of(c);
+    add_columns(c, v.B * v.S, v.C * v.TAPS, c->workspace, v.dw.floats(),
+                [=] __device__(int64_t t, int64_t column) {
+                    const int64_t j = column / v.TAPS, back = v.TAPS - 1 - column % v.TAPS;
+                    if (back > t % v.S) return 0.f;
+                    return get(v.dy, t * v.C + j) * silu_slope(conv_sum(v, t, j)) *
+                           get(v.x, (t - back) * v.C + j);
                 });
 }
 
@@ -78,28 +60,22 @@ static void conv_w(const kernel_call *c)
 
 static void gates(const kernel_call *c)
 {
-    const int64_t n = c->o->dim[DIM_GDN_GATES_NV];
-    const numbers b = in_of(c, IN_GDN_GATES_b), a = in_of(c, IN_GDN_GATES_a),
-                  a_log = in_of(c, IN_GDN_GATES_a_log), dt_bias = in_of(c, IN_GDN_GATES_dt_bias);
-    const numbers beta = out_of(c, OUT_GDN_GATES_beta), g = out_of(c, OUT_GDN_GATES_g);
-    for_each(c, c->o->dim[DIM_GDN_GATES_T] * n, [=] __device__(int64_t i) {
-        put(beta, i, sigmoid(get(b, i)));
-        put(g, i, -expf(get(a_log, i % n)) * softplus(get(a, i) + get(dt_bias, i % n)));
+    const op_gdn_gates o = op_gdn_gates_of(c);
+    for_each(c, o.T * o.NV, [=] __device__(int64_t i) {
+        const int64_t h = i % o.NV;
+        o.beta[i] = sigmoid(get(o.b, i));
+        o.g[i] = -expf(get(o.a_log, h)) * softplus(get(o.a, i) + get(o.dt_bias, h));
     });
 }
 
 static void gates_d(const kernel_call *c)
 {
-    const int64_t n = c->o->dim[DIM_GDN_GATES_D_NV];
-    const numbers dbeta = in_of(c, IN_GDN_GATES_D_dbeta), dg = in_of(c, IN_GDN_GATES_D_dg),
-                  b = in_of(c, IN_GDN_GATES_D_b), a = in_of(c, IN_GDN_GATES_D_a);
-    const numbers a_log = in_of(c, IN_GDN_GATES_D_a_log),
-                  dt_bias = in_of(c, IN_GDN_GATES_D_dt_bias);
-    const numbers db = out_of(c, OUT_GDN_GATES_D_db), da = out_of(c, OUT_GDN_GATES_D_da);
-    for_each(c, c->o->dim[DIM_GDN_GATES_D_T] * n, [=] __device__(int64_t i) {
-        const float beta = sigmoid(get(b, i)), x = get(a, i) + get(dt_bias, i % n);
-        put(db, i, get(dbeta, i) * beta * (1 - beta));
-        put(da, i, -get(dg, i) * expf(get(a_log, i % n)) * sigmoid(x));
+    const op_gdn_gates_d o = op_gdn_gates_d_of(c);
+    for_each(c, o.T * o.NV, [=] __device__(int64_t i) {
+        const int64_t h = i % o.NV;
+        const float beta = sigmoid(get(o.b, i)), x = get(o.a, i) + get(o.dt_bias, h);
+        put(o.db, i, o.dbeta[i] * beta * (1 - beta));
+        put(o.da, i, -o.dg[i] * expf(get(o.a_log, h)) * sigmoid(x));
     });
 }
 
@@ -110,31 +86,36 @@ static int64_t gates_w_bytes(const op *o, const op_types *)
 
 static void gates_w(const kernel_call *c)
 {
-    const int64_t n_t = c->o->dim[DIM_GDN_GATES_W_T], n = c->o->dim[DIM_GDN_GATES_W_NV];
-    const numbers dg = in_of(c, IN_GDN_GATES_W_dg), a = in_of(c, IN_GDN_GATES_W_a),
-                  a_log = in_of(c, IN_GDN_GATES_W_a_log),
-                  dt_bias = in_of(c, IN_GDN_GATES_W_dt_bias);
-    add_columns(c, n_t, n, c->workspace, floats_out(c, OUT_GDN_GATES_W_da_log),
+    const op_gdn_gates_w o = op_gdn_gates_w_of(c);
+    add_columns(c, o.T, o.NV, c->workspace, o.da_log.floats(),
                 [=] __device__(int64_t t, int64_t h) {
-                    const float x = get(a, t * n + h) + get(dt_bias, h);
-                    return -get(dg, t * n + h) * expf(get(a_log, h)) * softplus(x);
+                    const float x = get(o.a, t * o.NV + h) + get(o.dt_bias, h);
+                    return -o.dg[t * o.NV + h] * expf(get(o.a_log, h)) * softplus(x);
                 });
-    add_columns(c, n_t, n, c->workspace, floats_out(c, OUT_GDN_GATES_W_ddt_bias),
+    add_columns(c, o.T, o.NV, c->workspace, o.ddt_bias.floats(),
                 [=] __device__(int64_t t, int64_t h) {
-                    const float x = get(a, t * n + h) + get(dt_bias, h);
-                    return -get(dg, t * n + h) * expf(get(a_log, h)) * sigmoid(x);
+                    const float x = get(o.a, t * o.NV + h) + get(o.dt_bias, h);
+                    return -o.dg[t * o.NV + h] * expf(get(o.a_log, h)) * sigmoid(x);
                 });
 }
 
 extern "C" cuda_part cuda_gdn(void)
 {
     static const kernel rows[] = {
-        {OP_CONV, "plain", NULL, NULL, NULL, NULL, conv_y},
-        {OP_CONV_D, "plain", NULL, NULL, NULL, NULL, conv_d},
-        {OP_CONV_W, "plain", sums_wide, NULL, NULL, conv_w_bytes, conv_w},
-        {OP_GDN_GATES, "plain", NULL, NULL, NULL, NULL, gates},
-        {OP_GDN_GATES_D, "plain", NULL, NULL, NULL, NULL, gates_d},
-        {OP_GDN_GATES_W, "plain", sums_wide, NULL, NULL, gates_w_bytes, gates_w},
+        {.kind = OP_CONV, .name = "plain", .launch = conv_y},
+        {.kind = OP_CONV_D, .name = "plain", .launch = conv_d},
+        {.kind = OP_CONV_W,
+         .name = "plain",
+         .accepts = sums_wide,
+         .workspace = conv_w_bytes,
+         .launch = conv_w},
+        {.kind = OP_GDN_GATES, .name = "plain", .launch = gates},
+        {.kind = OP_GDN_GATES_D, .name = "plain", .launch = gates_d},
+        {.kind = OP_GDN_GATES_W,
+         .name = "plain",
+         .accepts = sums_wide,
+         .workspace = gates_w_bytes,
+         .launch = gates_w},
     };
     return PART(rows);
 }

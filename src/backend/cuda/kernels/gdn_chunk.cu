@@ -145,22 +145,24 @@ static int64_t bytes(const op *o, const op_types *)
 
 static void launch(const kernel_call *c)
 {
-    rule r = rule_of(c->o);
-    r.qkv = in_of(c, IN_GDN_RULE_qkv), r.beta = in_of(c, IN_GDN_RULE_beta),
-    r.g = in_of(c, IN_GDN_RULE_g), r.states = floats_out(c, OUT_GDN_RULE_states);
+    const op_gdn_rule o = op_gdn_rule_of(c);
+    const rule r = rule_of(c->o, o, o.states);
     const chunks w = chunks_at(r, (char *)c->workspace);
     const dim3 grid((unsigned)ceil_of(r.dv, GROUP), (unsigned)r.nv, (unsigned)r.b);
     gdn_prepare_chunks(c, w);
     cudaFuncSetAttribute(rule_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                          (int)sizeof(forward_memory));
-    rule_kernel<<<grid, BLOCK, sizeof(forward_memory), stream_of(c)>>>(
-        w, (bf16 *)c->out[OUT_GDN_RULE_o]);
+    rule_kernel<<<grid, BLOCK, sizeof(forward_memory), stream_of(c)>>>(w, (bf16 *)o.o.p);
 }
 
 extern "C" cuda_part cuda_gdn_chunk(void)
 {
     static const kernel rows[] = {
-        {OP_GDN_RULE, "chunks", takes, NULL, NULL, bytes, launch},
+        {.kind = OP_GDN_RULE,
+         .name = "chunks",
+         .accepts = takes,
+         .workspace = bytes,
+         .launch = launch},
     };
     return PART(rows);
 }

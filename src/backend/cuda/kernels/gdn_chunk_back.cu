@@ -142,17 +142,16 @@ static int64_t bytes(const op *o, const op_types *)
 
 static void launch(const kernel_call *c)
 {
-    rule r = rule_of(c->o);
+    const op_gdn_rule_d o = op_gdn_rule_d_of(c);
+    const rule r = rule_of(c->o, o, (float *)o.states);
     char *p = (char *)c->workspace;
-    r.qkv = in_of(c, IN_GDN_RULE_D_qkv), r.beta = in_of(c, IN_GDN_RULE_D_beta),
-    r.g = in_of(c, IN_GDN_RULE_D_g), r.states = floats_in(c, IN_GDN_RULE_D_states);
     back_chunks w = {};
     w.w = chunks_at(r, p);
     w.ds = (bf16 *)(p + chunks_bytes(r));
     w.y = (bf16 *)(p + chunks_bytes(r) + ds_bytes(r));
-    w.d_o = (const bf16 *)c->in[IN_GDN_RULE_D_do];
-    w.dqkv = (bf16 *)c->out[OUT_GDN_RULE_D_dqkv];
-    w.dbeta = floats_out(c, OUT_GDN_RULE_D_dbeta), w.dg = floats_out(c, OUT_GDN_RULE_D_dg);
+    w.d_o = (const bf16 *)o.do_.p;
+    w.dqkv = (bf16 *)o.dqkv.p;
+    w.dbeta = o.dbeta, w.dg = o.dg;
     const dim3 grid((unsigned)ceil_of(r.dv, GROUP), (unsigned)r.nv, (unsigned)r.b);
     gdn_prepare_chunks(c, w.w);
     cudaFuncSetAttribute(back_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
@@ -164,7 +163,11 @@ static void launch(const kernel_call *c)
 extern "C" cuda_part cuda_gdn_chunk_back(void)
 {
     static const kernel rows[] = {
-        {OP_GDN_RULE_D, "chunks", takes, NULL, NULL, bytes, launch},
+        {.kind = OP_GDN_RULE_D,
+         .name = "chunks",
+         .accepts = takes,
+         .workspace = bytes,
+         .launch = launch},
     };
     return PART(rows);
 }

@@ -42,16 +42,15 @@ static int64_t forward_bytes(const op *o, const op_types *)
 
 static void forward(const kernel_call *c)
 {
-    rule r = rule_of(c->o);
-    r.qkv = in_of(c, IN_GDN_RULE_qkv), r.beta = in_of(c, IN_GDN_RULE_beta),
-    r.g = in_of(c, IN_GDN_RULE_g);
-    r.factors = (float *)c->workspace, r.states = floats_out(c, OUT_GDN_RULE_states);
+    const op_gdn_rule o = op_gdn_rule_of(c);
+    rule r = rule_of(c->o, o, o.states);
+    r.factors = (float *)c->workspace;
     if (r.b * r.s * r.nv * r.dv == 0) return;
     make_factors(c, r, (float *)c->workspace);
     const size_t bytes = sizeof(float) * (size_t)rule_floats(r);
     cudaFuncSetAttribute(rule_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
     const dim3 grid((unsigned)ceil_of(r.dv, COLUMNS), (unsigned)r.nv, (unsigned)r.b);
-    rule_kernel<<<grid, BLOCK, bytes, stream_of(c)>>>(r, out_of(c, OUT_GDN_RULE_o));
+    rule_kernel<<<grid, BLOCK, bytes, stream_of(c)>>>(r, o.o);
 }
 
 static bool forward_fits(const op *o, const op_types *t)
@@ -62,7 +61,11 @@ static bool forward_fits(const op *o, const op_types *t)
 extern "C" cuda_part cuda_gdn_rule(void)
 {
     static const kernel rows[] = {
-        {OP_GDN_RULE, "plain", forward_fits, NULL, NULL, forward_bytes, forward},
+        {.kind = OP_GDN_RULE,
+         .name = "plain",
+         .accepts = forward_fits,
+         .workspace = forward_bytes,
+         .launch = forward},
     };
     return PART(rows);
 }

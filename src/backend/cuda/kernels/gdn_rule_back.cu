@@ -222,10 +222,9 @@ struct norm_back_rows {
     }
 };
 
-static void finish(const kernel_call *c, const rule_back &t)
+static void finish(const kernel_call *c, const rule_back &t, float *dbeta, float *dg)
 {
     const rule &r = t.r;
-    const numbers dbeta = out_of(c, OUT_GDN_RULE_D_dbeta), dg = out_of(c, OUT_GDN_RULE_D_dg);
     const float *scalars = t.scalars;
     const int64_t groups = t.groups;
     for_narrow_rows(c, r.b * r.s * 2 * r.nk, r.dk, norm_back_rows{t});
@@ -235,8 +234,8 @@ static void finish(const kernel_call *c, const rule_back &t)
             by_beta += scalars[2 * p];
             by_g += scalars[2 * p + 1];
         }
-        put(dbeta, i, by_beta);
-        put(dg, i, by_g);
+        dbeta[i] = by_beta;
+        dg[i] = by_g;
     });
 }
 
@@ -266,14 +265,12 @@ static int64_t backward_bytes(const op *o, const op_types *)
 static void backward(const kernel_call *c)
 {
     rule_back t = {};
-    t.r = rule_of(c->o);
+    const op_gdn_rule_d o = op_gdn_rule_d_of(c);
+    t.r = rule_of(c->o, o, (float *)o.states);
     rule &r = t.r;
     const back_sizes z = sizes_of(r);
     char *p = (char *)c->workspace;
-    t.d_o = in_of(c, IN_GDN_RULE_D_do), r.qkv = in_of(c, IN_GDN_RULE_D_qkv),
-    r.beta = in_of(c, IN_GDN_RULE_D_beta), r.g = in_of(c, IN_GDN_RULE_D_g);
-    r.states = floats_in(c, IN_GDN_RULE_D_states), r.factors = (float *)p,
-    t.dqkv = out_of(c, OUT_GDN_RULE_D_dqkv);
+    t.d_o = o.do_, r.factors = (float *)p, t.dqkv = o.dqkv;
     t.columns = z.columns, t.groups = z.groups;
     t.before = (float *)(p + z.factors);
     t.vectors = (float *)(p + z.factors + z.before);
@@ -284,7 +281,7 @@ static void backward(const kernel_call *c)
     cudaFuncSetAttribute(back_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
     const dim3 grid((unsigned)z.groups, (unsigned)r.nv, (unsigned)r.b);
     back_kernel<<<grid, (unsigned)(z.columns * PARTS), bytes, stream_of(c)>>>(t);
-    finish(c, t);
+    finish(c, t, o.dbeta, o.dg);
 }
 
 static bool backward_fits(const op *o, const op_types *t)
@@ -295,7 +292,11 @@ static bool backward_fits(const op *o, const op_types *t)
 extern "C" cuda_part cuda_gdn_rule_back(void)
 {
     static const kernel rows[] = {
-        {OP_GDN_RULE_D, "plain", backward_fits, NULL, NULL, backward_bytes, backward},
+        {.kind = OP_GDN_RULE_D,
+         .name = "plain",
+         .accepts = backward_fits,
+         .workspace = backward_bytes,
+         .launch = backward},
     };
     return PART(rows);
 }

@@ -25,4 +25,12 @@ static rule rule_of(const op *o)
     return r;
 }
 
+/* The same with what GDN_RULE and its gradient read; `states`: of the one it writes them. */
+template <class O> static rule rule_of(const op *sizes, const O &o, float *states)
+{
+    rule r = rule_of(sizes);
+    r.qkv = o.qkv, r.beta = as_numbers(o.beta), r.g = as_numbers(o.g), r.states = states;
+    return r;
+}
+
 #endif

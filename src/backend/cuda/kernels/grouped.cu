@@ -8,11 +8,6 @@
 #include "backend/cuda/kernels/experts.cuh"
 #include "backend/cuda/kernels/gemm.cuh"
 
-static experts experts_of(const kernel_call *c, int i)
-{
-    return {ints_in(c, i), c->o->dim[DIM_GROUPED_E], c->o->dim[DIM_GROUPED_ROOM]};
-}
-
 /* c[row][n] = a[row][l] times expert e's b, which begins at e * each. */
 static __global__ void rows_by_expert_kernel(matrix a, matrix b, int64_t each, matrix c, experts ex,
                                              int64_t n, int64_t k)
@@ -36,10 +31,9 @@ static __global__ void rows_by_expert_kernel(matrix a, matrix b, int64_t each, m
     store_tile(c, i0, {filled > i0 ? filled : i0, ex.room}, j0, {0, n}, acc, false);
 }
 
-static void rows_by_expert(const kernel_call *call, matrix a, matrix b, matrix c, int64_t n,
-                           int64_t k)
+static void rows_by_expert(const kernel_call *call, matrix a, matrix b, matrix c, experts ex,
+                           int64_t n, int64_t k)
 {
-    const experts ex = experts_of(call, 2);
     if (ex.room <= 0 || n <= 0) return;
     const dim3 grid((unsigned)ceil_of(ex.room, TILE), (unsigned)ceil_of(n, TILE));
     rows_by_expert_kernel<<<grid, BLOCK, 0, stream_of(call)>>>(a, b, n * k, c, ex, n, k);
@@ -47,16 +41,16 @@ static void rows_by_expert(const kernel_call *call, matrix a, matrix b, matrix c
 
 static void grouped(const kernel_call *c)
 {
-    const int64_t n = c->o->dim[DIM_GROUPED_N], k = c->o->dim[DIM_GROUPED_K];
-    rows_by_expert(c, {in_of(c, IN_GROUPED_x), k, 1}, {in_of(c, IN_GROUPED_w), k, 1},
-                   {out_of(c, OUT_GROUPED_y), n, 1}, n, k);
+    const op_grouped o = op_grouped_of(c);
+    rows_by_expert(c, {o.x, o.K, 1}, {o.w, o.K, 1}, {o.y, o.N, 1}, {o.offsets, o.E, o.ROOM}, o.N,
+                   o.K);
 }
 
 static void grouped_d(const kernel_call *c)
 {
-    const int64_t n = c->o->dim[DIM_GROUPED_D_N], k = c->o->dim[DIM_GROUPED_D_K];
-    rows_by_expert(c, {in_of(c, IN_GROUPED_D_dy), n, 1}, {in_of(c, IN_GROUPED_D_w), 1, k},
-                   {out_of(c, OUT_GROUPED_D_dx), k, 1}, k, n);
+    const op_grouped_d o = op_grouped_d_of(c);
+    rows_by_expert(c, {o.dy, o.N, 1}, {o.w, 1, o.K}, {o.dx, o.K, 1}, {o.offsets, o.E, o.ROOM}, o.K,
+                   o.N);
 }
 
 /* dw[e][n][k] += sum over e's rows of dy[row][n] x[row][k]. */
@@ -76,46 +70,35 @@ static __global__ void weights_kernel(matrix dy, matrix x, matrix dw, experts ex
 
 static void grouped_w(const kernel_call *c)
 {
-    const int64_t n = c->o->dim[DIM_GROUPED_W_N], k = c->o->dim[DIM_GROUPED_W_K];
-    const experts ex = experts_of(c, IN_GROUPED_W_offsets);
-    if (n <= 0 || k <= 0 || ex.n <= 0) return;
-    clear_first(c, ex.n * n * k);
-    const dim3 grid((unsigned)ceil_of(n, TILE), (unsigned)ceil_of(k, TILE), (unsigned)ex.n);
-    weights_kernel<<<grid, BLOCK, 0, stream_of(c)>>>({in_of(c, IN_GROUPED_W_dy), 1, n},
-                                                     {in_of(c, IN_GROUPED_W_x), 1, k},
-                                                     {out_of(c, OUT_GROUPED_W_dw), k, 1}, ex, n, k);
+    const op_grouped_w o = op_grouped_w_of(c);
+    if (o.N <= 0 || o.K <= 0 || o.E <= 0) return;
+    clear_first(c, o.E * o.N * o.K);
+    const dim3 grid((unsigned)ceil_of(o.N, TILE), (unsigned)ceil_of(o.K, TILE), (unsigned)o.E);
+    weights_kernel<<<grid, BLOCK, 0, stream_of(c)>>>({o.dy, 1, o.N}, {o.x, 1, o.K}, {o.dw, o.K, 1},
+                                                     {o.offsets, o.E, o.ROOM}, o.N, o.K);
 }
 
 /* ---- biases */
 
-struct grouped_bias_rows {
-    numbers b, y;   /* [E][N], [ROOM][N] */
-    const float *p; /* [ROOM], may be missing */
-    experts ex;
-    int64_t n;
-    float scale;
+struct grouped_bias_rows : op_grouped_bias {
     template <int THREADS, int W> __device__ void row(int64_t i, int thread) const
     {
-        const int64_t e = ex.of(i);
-        if (e == ex.n) return;
+        const int64_t e = experts{offsets, E, ROOM}.of(i);
+        if (e == E) return;
         const float by = (p ? p[i] : 1) * scale;
-        for (int64_t j = thread * W; j < n; j += THREADS * W) {
-            lanes<W> v = load<W>(b, e * n + j);
+        for (int64_t j = thread * W; j < N; j += THREADS * W) {
+            lanes<W> v = load<W>(b, e * N + j);
 #pragma unroll
             for (int k = 0; k < W; k++) v.v[k] *= by;
-            store_or_add(y, i * n + j, v, true);
+            store_or_add(y, i * N + j, v, true);
         }
     }
 };
 
 static void grouped_bias(const kernel_call *c)
 {
-    const int64_t n = c->o->dim[DIM_GROUPED_BIAS_N];
-    const experts ex = experts_of(c, IN_GROUPED_BIAS_offsets);
-    for_rows(c, ex.room, n,
-             grouped_bias_rows{in_of(c, IN_GROUPED_BIAS_b), out_of(c, OUT_GROUPED_BIAS_y),
-                               floats_in(c, IN_GROUPED_BIAS_p), ex, n,
-                               (float)c->o->real[REAL_GROUPED_BIAS_scale]});
+    const op_grouped_bias o = op_grouped_bias_of(c);
+    for_rows(c, o.ROOM, o.N, grouped_bias_rows{o});
 }
 
 /* A block has 32 columns of one expert, 8 of its rows at a time. */
@@ -137,28 +120,21 @@ static __global__ void bias_w_kernel(numbers dy, const float *p, experts ex, int
 
 static void grouped_bias_w(const kernel_call *c)
 {
-    const int64_t n = c->o->dim[DIM_GROUPED_BIAS_W_N];
-    const experts ex = experts_of(c, IN_GROUPED_BIAS_W_offsets);
-    if (n <= 0 || ex.n <= 0) return;
-    const dim3 grid((unsigned)ceil_of(n, WARP), (unsigned)ex.n);
-    bias_w_kernel<<<grid, BLOCK, 0, stream_of(c)>>>(in_of(c, IN_GROUPED_BIAS_W_dy),
-                                                    floats_in(c, IN_GROUPED_BIAS_W_p), ex, n,
-                                                    floats_out(c, OUT_GROUPED_BIAS_W_db));
+    const op_grouped_bias_w o = op_grouped_bias_w_of(c);
+    if (o.N <= 0 || o.E <= 0) return;
+    const dim3 grid((unsigned)ceil_of(o.N, WARP), (unsigned)o.E);
+    bias_w_kernel<<<grid, BLOCK, 0, stream_of(c)>>>(o.dy, o.p, {o.offsets, o.E, o.ROOM}, o.N,
+                                                    o.db.floats());
 }
 
-struct bias_p_rows {
-    numbers dy, b; /* [ROOM][N], [E][N] */
-    experts ex;
-    float *dp; /* [ROOM] */
-    int64_t n;
-    float scale;
+struct bias_p_rows : op_grouped_bias_p {
     template <int THREADS, int W> __device__ void row(int64_t i, int thread) const
     {
-        const int64_t e = ex.of(i);
+        const int64_t e = experts{offsets, E, ROOM}.of(i);
         float sum = 0;
-        if (e == ex.n) return;
-        for (int64_t j = thread * W; j < n; j += THREADS * W) {
-            const lanes<W> d = load<W>(dy, i * n + j), by = load<W>(b, e * n + j);
+        if (e == E) return;
+        for (int64_t j = thread * W; j < N; j += THREADS * W) {
+            const lanes<W> d = load<W>(dy, i * N + j), by = load<W>(b, e * N + j);
 #pragma unroll
             for (int k = 0; k < W; k++) sum += d.v[k] * by.v[k];
         }
@@ -169,23 +145,22 @@ struct bias_p_rows {
 
 static void grouped_bias_p(const kernel_call *c)
 {
-    const int64_t room = c->o->dim[DIM_GROUPED_BIAS_P_ROOM], n = c->o->dim[DIM_GROUPED_BIAS_P_N];
-    for_rows(c, room, n,
-             bias_p_rows{in_of(c, IN_GROUPED_BIAS_P_dy), in_of(c, IN_GROUPED_BIAS_P_b),
-                         experts_of(c, IN_GROUPED_BIAS_P_offsets),
-                         floats_out(c, OUT_GROUPED_BIAS_P_dp), n,
-                         (float)c->o->real[REAL_GROUPED_BIAS_P_scale]});
+    const op_grouped_bias_p o = op_grouped_bias_p_of(c);
+    for_rows(c, o.ROOM, o.N, bias_p_rows{o});
 }
 
 extern "C" cuda_part cuda_grouped(void)
 {
     static const kernel rows[] = {
-        {OP_GROUPED, "plain", NULL, NULL, NULL, NULL, grouped},
-        {OP_GROUPED_D, "plain", NULL, NULL, NULL, NULL, grouped_d},
-        {OP_GROUPED_W, "plain", NULL, NULL, NULL, NULL, grouped_w},
-        {OP_GROUPED_BIAS, "plain", NULL, NULL, NULL, NULL, grouped_bias},
-        {OP_GROUPED_BIAS_W, "plain", sums_wide, NULL, NULL, NULL, grouped_bias_w},
-        {OP_GROUPED_BIAS_P, "plain", NULL, NULL, NULL, NULL, grouped_bias_p},
+        {.kind = OP_GROUPED, .name = "plain", .launch = grouped},
+        {.kind = OP_GROUPED_D, .name = "plain", .launch = grouped_d},
+        {.kind = OP_GROUPED_W, .name = "plain", .launch = grouped_w},
+        {.kind = OP_GROUPED_BIAS, .name = "plain", .launch = grouped_bias},
+        {.kind = OP_GROUPED_BIAS_W,
+         .name = "plain",
+         .accepts = sums_wide,
+         .launch = grouped_bias_w},
+        {.kind = OP_GROUPED_BIAS_P, .name = "plain", .launch = grouped_bias_p},
     };
     return PART(rows);
 }

@@ -67,18 +67,16 @@ static void run_rows(const kernel_call *c, const loss_rows &r, int64_t n)
     if (n > 0) loss_kernel<<<blocks_of(n), BLOCK, 0, stream_of(c)>>>(r, n);
 }
 
-/* From the gradient of n rows of logits to dx and dw, for HEAD_LOSS and HEAD_PART_D; `first`: of
- * the operation, whose dw is written where it has OVERWRITE. */
-static_assert((int)DIM_HEAD_PART_D_H == DIM_HEAD_LOSS_H &&
-              (int)DIM_HEAD_PART_D_V == DIM_HEAD_LOSS_V);
-
-static void push(const kernel_call *c, numbers g, numbers x, numbers w, numbers dx, numbers dw,
-                 int64_t n, bool first)
+/* From the gradient of n rows of logits, those of x from `row` on, to dx and dw, for HEAD_LOSS and
+ * HEAD_PART_D; `first`: of the operation, whose dw is written where it has OVERWRITE. */
+template <class O>
+static void push(const kernel_call *c, const O &o, numbers g, int64_t row, int64_t n, bool first)
 {
-    const int64_t h = c->o->dim[DIM_HEAD_LOSS_H], n_v = c->o->dim[DIM_HEAD_LOSS_V];
     const bool writes = first && (c->o->flags & OVERWRITE);
-    if (dx.p) gemm(c, {g, n_v, 1}, {w, 1, h}, {dx, h, 1}, n, h, n_v, false);
-    if (dw.p) gemm(c, {g, 1, n_v}, {x, 1, h}, {dw, h, 1}, n_v, h, n, !writes);
+    const numbers x = from(o.x, row * o.H);
+    if (o.dx.p)
+        gemm(c, {g, o.V, 1}, {o.w, 1, o.H}, {from(o.dx, row * o.H), o.H, 1}, n, o.H, o.V, false);
+    if (o.dw.p) gemm(c, {g, 1, o.V}, {x, 1, o.H}, {o.dw, o.H, 1}, o.V, o.H, n, !writes);
 }
 
 /* ---- a whole vocabulary */
@@ -91,35 +89,28 @@ static int64_t head_loss_bytes(const op *o, const op_types *)
 
 static void head_loss(const kernel_call *c)
 {
-    const op *o = c->o;
-    const int64_t n_t = o->dim[DIM_HEAD_LOSS_T], h = o->dim[DIM_HEAD_LOSS_H],
-                  n_v = o->dim[DIM_HEAD_LOSS_V], rows = rows_at_once(o);
-    const numbers x = in_of(c, IN_HEAD_LOSS_x), w = in_of(c, IN_HEAD_LOSS_w),
-                  dx = out_of(c, OUT_HEAD_LOSS_dx), dw = out_of(c, OUT_HEAD_LOSS_dw);
+    const op_head_loss o = op_head_loss_of(c);
+    const int64_t rows = rows_at_once(c->o);
     float *terms = (float *)c->workspace;
-    float *logits = (float *)((char *)c->workspace + room_of(n_t * 2 * (int64_t)sizeof(float)));
+    float *logits = (float *)((char *)c->workspace + room_of(o.T * 2 * (int64_t)sizeof(float)));
     const numbers g = {logits, false};
-    if (dw.p && n_t == 0 && (o->flags & OVERWRITE)) clear(c, dw, 0, n_v * h);
-    for (int64_t t = 0; t < n_t; t += rows) {
-        const int64_t n = n_t - t < rows ? n_t - t : rows;
-        const float *mask =
-            floats_in(c, IN_HEAD_LOSS_mask) ? floats_in(c, IN_HEAD_LOSS_mask) + t : NULL;
-        gemm(c, {from(x, t * h), h, 1}, {w, h, 1}, {g, n_v, 1}, n, n_v, h, false);
+    if (o.dw.p && o.T == 0 && (c->o->flags & OVERWRITE)) clear(c, o.dw, 0, o.V * o.H);
+    for (int64_t t = 0; t < o.T; t += rows) {
+        const int64_t n = o.T - t < rows ? o.T - t : rows;
+        gemm(c, {from(o.x, t * o.H), o.H, 1}, {o.w, o.H, 1}, {g, o.V, 1}, n, o.V, o.H, false);
         run_rows(c,
-                 {g, ints_in(c, IN_HEAD_LOSS_labels) + t, mask, terms + 2 * t, n_v, 0, n_v,
-                  (float)o->real[REAL_HEAD_LOSS_scale], dx.p || dw.p, NULL, 0, 0},
+                 {g, o.labels + t, o.mask ? o.mask + t : NULL, terms + 2 * t, o.V, 0, o.V, o.scale,
+                  o.dx.p || o.dw.p, NULL, 0, 0},
                  n);
-        push(c, g, from(x, t * h), w, dx.p ? from(dx, t * h) : dx, dw, n, t == 0);
+        push(c, o, g, t, n, t == 0);
     }
-    add_terms(c, terms, n_t, floats_out(c, OUT_HEAD_LOSS_loss));
+    add_terms(c, terms, o.T, o.loss);
 }
 
 static void head_logits(const kernel_call *c)
 {
-    const int64_t n_t = c->o->dim[DIM_HEAD_LOGITS_T], h = c->o->dim[DIM_HEAD_LOGITS_H],
-                  n_v = c->o->dim[DIM_HEAD_LOGITS_V];
-    gemm(c, {in_of(c, IN_HEAD_LOGITS_x), h, 1}, {in_of(c, IN_HEAD_LOGITS_w), h, 1},
-         {out_of(c, OUT_HEAD_LOGITS_logits), n_v, 1}, n_t, n_v, h, false);
+    const op_head_logits o = op_head_logits_of(c);
+    gemm(c, {o.x, o.H, 1}, {o.w, o.H, 1}, {o.logits, o.V, 1}, o.T, o.V, o.H, false);
 }
 
 /* ---- a vocabulary that is cut over ranks */
@@ -140,20 +131,15 @@ static __global__ void stats_kernel(numbers logits, const int32_t *labels, int64
 
 static void head_part(const kernel_call *c)
 {
-    const op *o = c->o;
-    const int64_t h = o->dim[DIM_HEAD_PART_H], n_v = o->dim[DIM_HEAD_PART_V],
-                  rows = o->dim[DIM_HEAD_PART_ROWS], first = o->dim[DIM_HEAD_PART_FIRST];
-    const int64_t n = rows_there(o);
-    const numbers logits = out_of(c, OUT_HEAD_PART_logits);
-    float *stats = floats_out(c, OUT_HEAD_PART_stats);
-    gemm(c, {from(in_of(c, IN_HEAD_PART_x), first * h), h, 1}, {in_of(c, IN_HEAD_PART_w), h, 1},
-         {logits, n_v, 1}, n, n_v, h, false);
+    const op_head_part o = op_head_part_of(c);
+    const int64_t n = rows_there(c->o);
+    gemm(c, {from(o.x, o.FIRST * o.H), o.H, 1}, {o.w, o.H, 1}, {o.logits, o.V, 1}, n, o.V, o.H,
+         false);
     if (n > 0)
-        stats_kernel<<<blocks_of(n), BLOCK, 0, stream_of(c)>>>(
-            logits, ints_in(c, IN_HEAD_PART_labels) + first, n, n_v, o->dim[DIM_HEAD_PART_VFIRST],
-            stats);
-    clear(c, logits, n * n_v, rows * n_v);
-    clear(c, {stats, false}, n * 3, rows * 3);
+        stats_kernel<<<blocks_of(n), BLOCK, 0, stream_of(c)>>>(o.logits, o.labels + o.FIRST, n, o.V,
+                                                               o.VFIRST, o.stats);
+    clear(c, o.logits, n * o.V, o.ROWS * o.V);
+    clear(c, as_numbers(o.stats), n * 3, o.ROWS * 3);
 }
 
 static int64_t head_part_d_bytes(const op *o, const op_types *)
@@ -163,35 +149,32 @@ static int64_t head_part_d_bytes(const op *o, const op_types *)
 
 static void head_part_d(const kernel_call *c)
 {
-    const op *o = c->o;
-    const int64_t h = o->dim[DIM_HEAD_PART_D_H], n_v = o->dim[DIM_HEAD_PART_D_V],
-                  rows = o->dim[DIM_HEAD_PART_D_ROWS], first = o->dim[DIM_HEAD_PART_D_FIRST];
-    const int64_t n = rows_there(o);
-    const numbers x = from(in_of(c, IN_HEAD_PART_D_x), first * h),
-                  dx = out_of(c, OUT_HEAD_PART_D_dx);
-    const float *mask =
-        floats_in(c, IN_HEAD_PART_D_mask) ? floats_in(c, IN_HEAD_PART_D_mask) + first : NULL;
-    const numbers logits = out_of(c, OUT_HEAD_PART_D_logits);
+    const op_head_part_d o = op_head_part_d_of(c);
+    const int64_t n = rows_there(c->o);
     float *terms = (float *)c->workspace;
     run_rows(c,
-             {logits, ints_in(c, IN_HEAD_PART_D_labels) + first, mask, terms, n_v,
-              o->dim[DIM_HEAD_PART_D_VFIRST], n_v * o->dim[DIM_HEAD_PART_D_PARTS],
-              (float)o->real[REAL_HEAD_PART_D_scale], true, floats_in(c, IN_HEAD_PART_D_stats),
-              o->dim[DIM_HEAD_PART_D_PARTS], rows},
+             {o.logits, o.labels + o.FIRST, o.mask ? o.mask + o.FIRST : NULL, terms, o.V, o.VFIRST,
+              o.V * o.PARTS, o.scale, true, o.stats, o.PARTS, o.ROWS},
              n);
-    push(c, logits, x, in_of(c, IN_HEAD_PART_D_w), dx.p ? from(dx, first * h) : dx,
-         out_of(c, OUT_HEAD_PART_D_dw), n, true);
-    clear(c, logits, n * n_v, rows * n_v);
-    add_terms(c, terms, n, floats_out(c, OUT_HEAD_PART_D_loss));
+    push(c, o, o.logits, o.FIRST, n, true);
+    clear(c, o.logits, n * o.V, o.ROWS * o.V);
+    add_terms(c, terms, n, o.loss);
 }
 
 extern "C" cuda_part cuda_loss(void)
 {
     static const kernel rows[] = {
-        {OP_HEAD_LOSS, "plain", head_loss_fits, NULL, NULL, head_loss_bytes, head_loss},
-        {OP_HEAD_PART, "plain", NULL, NULL, NULL, NULL, head_part},
-        {OP_HEAD_PART_D, "plain", NULL, NULL, NULL, head_part_d_bytes, head_part_d},
-        {OP_HEAD_LOGITS, "plain", NULL, NULL, NULL, NULL, head_logits},
+        {.kind = OP_HEAD_LOSS,
+         .name = "plain",
+         .accepts = head_loss_fits,
+         .workspace = head_loss_bytes,
+         .launch = head_loss},
+        {.kind = OP_HEAD_PART, .name = "plain", .launch = head_part},
+        {.kind = OP_HEAD_PART_D,
+         .name = "plain",
+         .workspace = head_part_d_bytes,
+         .launch = head_part_d},
+        {.kind = OP_HEAD_LOGITS, .name = "plain", .launch = head_logits},
     };
     return PART(rows);
 }

@@ -16,6 +16,7 @@
 
 #include "backend/cuda/kernels/lt.h"
 #include "backend/cuda/kernels/parts.h"
+#include "op/op_operands.h"
 #include "op/quant.h"
 
 typedef struct fp8_plan {
@@ -157,7 +158,8 @@ static void launch(const kernel_call *c)
 {
     fp8_plan *p = c->state;
     const quant_pair q = quant_pair_of(c->o);
-    lt_scales s = {c->in[IN_QGEMM_xs], c->in[IN_QGEMM_ws], c->in[IN_QGEMM_xg], c->in[IN_QGEMM_wg]};
+    const op_qgemm o = op_qgemm_of(c->o, c->in, c->out); /* its gradients' operands stand alike */
+    lt_scales s = {o.xs, o.ws, o.xg, o.wg};
     if (q.a.form == QUANT_TENSOR) s.a = s.a_factor, s.b = s.b_factor;
     if (!p->plan) {
         kernel_call other = *c;
@@ -166,17 +168,34 @@ static void launch(const kernel_call *c)
         p->other->launch(&other);
         return;
     }
-    if (!lt_set_scales(p->plan, &s) || !lt_run(p->plan, c->in[IN_QGEMM_x], c->in[IN_QGEMM_w],
-                                               c->out[OUT_QGEMM_y], c->workspace, c->stream))
+    if (!lt_set_scales(p->plan, &s) || !lt_run(p->plan, o.x, o.w, o.y, c->workspace, c->stream))
         launch_failed(c);
 }
 
 cuda_part cuda_lt_fp8(void)
 {
     static const kernel rows[] = {
-        {OP_QGEMM, "cublaslt", takes, prepare, release, bytes, launch, NULL},
-        {OP_QGEMM_D, "cublaslt", takes, prepare, release, bytes, launch, NULL},
-        {OP_QGEMM_W, "cublaslt", takes, prepare, release, bytes, launch, NULL},
+        {.kind = OP_QGEMM,
+         .name = "cublaslt",
+         .accepts = takes,
+         .prepare = prepare,
+         .release = release,
+         .workspace = bytes,
+         .launch = launch},
+        {.kind = OP_QGEMM_D,
+         .name = "cublaslt",
+         .accepts = takes,
+         .prepare = prepare,
+         .release = release,
+         .workspace = bytes,
+         .launch = launch},
+        {.kind = OP_QGEMM_W,
+         .name = "cublaslt",
+         .accepts = takes,
+         .prepare = prepare,
+         .release = release,
+         .workspace = bytes,
+         .launch = launch},
     };
     return (cuda_part){rows, sizeof rows / sizeof rows[0]};
 }

@@ -32,16 +32,21 @@ static void run_sums(const kernel_call *c, numbers a, numbers b, numbers y, int6
 
 static void add(const kernel_call *c)
 {
-    run_sums(c, in_of(c, IN_ADD_a), in_of(c, IN_ADD_b), out_of(c, OUT_ADD_y), c->o->dim[DIM_ADD_N]);
+    const op_add o = op_add_of(c);
+    run_sums(c, o.a, o.b, o.y, o.N);
 }
-
-/* Where formats differ, a change of format: that is all of CAST, whose operands stand alike. */
-static_assert((int)IN_CAST_x == IN_COPY_a && (int)OUT_CAST_y == OUT_COPY_y &&
-              (int)DIM_CAST_N == DIM_COPY_N);
 
 static void copy(const kernel_call *c)
 {
-    run_sums(c, in_of(c, IN_COPY_a), {}, out_of(c, OUT_COPY_y), c->o->dim[DIM_COPY_N]);
+    const op_copy o = op_copy_of(c);
+    run_sums(c, o.a, {}, o.y, o.N);
+}
+
+/* A copy to another format. */
+static void cast(const kernel_call *c)
+{
+    const op_cast o = op_cast_of(c);
+    run_sums(c, o.x, {}, o.y, o.N);
 }
 
 /* ---- bytes, of any format */
@@ -68,8 +73,9 @@ static int64_t bytes_of(dtype t, int64_t n)
 /* Zero is all bits zero in every format. */
 static void zero(const kernel_call *c)
 {
-    char *y = (char *)c->out[OUT_ZERO_y];
-    const int64_t bytes = bytes_of(c->types->out[OUT_ZERO_y], c->o->dim[DIM_ZERO_N]);
+    const op_zero o = op_zero_of(c);
+    char *y = (char *)o.y.p;
+    const int64_t bytes = bytes_of(c->types->out[OUT_ZERO_y], o.N);
     const int64_t whole = all_aligned(c) ? bytes / 16 : 0;
     for_each(c, whole, [=] __device__(int64_t i) { ((uint4 *)y)[i] = make_uint4(0, 0, 0, 0); });
     for_each(c, bytes - 16 * whole, [=] __device__(int64_t i) { y[16 * whole + i] = 0; });
@@ -78,10 +84,9 @@ static void zero(const kernel_call *c)
 /* To and from pinned memory of the host. */
 static void copy_bytes(const kernel_call *c)
 {
-    const size_t bytes = (size_t)bytes_of(c->types->in[0], c->o->dim[DIM_COPY_OUT_N]);
-    if (bytes)
-        cudaMemcpyAsync(c->out[OUT_COPY_OUT_host], c->in[IN_COPY_OUT_x], bytes, cudaMemcpyDefault,
-                        stream_of(c));
+    const op_copy_out o = op_copy_out_of(c); /* a COPY_IN's operands stand alike */
+    const size_t bytes = (size_t)bytes_of(c->types->in[IN_COPY_OUT_x], o.N);
+    if (bytes) cudaMemcpyAsync(o.host.p, o.x.p, bytes, cudaMemcpyDefault, stream_of(c));
 }
 
 /* ---- gates: G is N, or 1 for a whole row */
@@ -103,50 +108,42 @@ static __device__ __forceinline__ lanes<W> opened(numbers g, int64_t n_g, int64_
     return s;
 }
 
-struct gate_rows {
-    numbers x, g, y; /* [M][N], [M][G], [M][N] */
-    int64_t n, n_g;
+struct gate_rows : op_gate {
     template <int THREADS, int W> __device__ void row(int64_t i, int thread) const
     {
-        for (int64_t j = thread * W; j < n; j += THREADS * W) {
-            lanes<W> v = load<W>(x, i * n + j);
-            const lanes<W> s = opened<W>(g, n_g, i, i * n + j);
+        for (int64_t j = thread * W; j < N; j += THREADS * W) {
+            lanes<W> v = load<W>(x, i * N + j);
+            const lanes<W> s = opened<W>(g, G, i, i * N + j);
 #pragma unroll
             for (int k = 0; k < W; k++) v.v[k] *= s.v[k];
-            store(y, i * n + j, v);
+            store(y, i * N + j, v);
         }
     }
 };
 
 static void gate(const kernel_call *c)
 {
-    const int64_t n = c->o->dim[DIM_GATE_N];
-    for_rows(c, c->o->dim[DIM_GATE_M], n,
-             gate_rows{in_of(c, IN_GATE_x), in_of(c, IN_GATE_g), out_of(c, OUT_GATE_y), n,
-                       c->o->dim[DIM_GATE_G]});
+    const op_gate o = op_gate_of(c);
+    for_rows(c, o.M, o.N, gate_rows{o});
 }
 
-struct gate_d_rows {
-    numbers dy, x, g; /* [M][N], [M][N], [M][G] */
-    numbers dx;       /* [M][N], may be missing, may be dy */
-    numbers dg;       /* [M][G], may be missing */
-    int64_t n, n_g;
+struct gate_d_rows : op_gate_d {
     template <int THREADS, int W> __device__ void row(int64_t i, int thread) const
     {
         float sum = 0;
-        for (int64_t j = thread * W; j < n; j += THREADS * W) {
-            const lanes<W> s = opened<W>(g, n_g, i, i * n + j), v = load<W>(x, i * n + j);
-            lanes<W> d = load<W>(dy, i * n + j), by_g;
+        for (int64_t j = thread * W; j < N; j += THREADS * W) {
+            const lanes<W> s = opened<W>(g, G, i, i * N + j), v = load<W>(x, i * N + j);
+            lanes<W> d = load<W>(dy, i * N + j), by_g;
 #pragma unroll
             for (int k = 0; k < W; k++) {
                 by_g.v[k] = d.v[k] * v.v[k] * s.v[k] * (1 - s.v[k]);
                 d.v[k] *= s.v[k];
                 sum += by_g.v[k];
             }
-            if (dx.p) store(dx, i * n + j, d);
-            if (dg.p && n_g == n) store(dg, i * n + j, by_g);
+            if (dx.p) store(dx, i * N + j, d);
+            if (dg.p && G == N) store(dg, i * N + j, by_g);
         }
-        if (!dg.p || n_g != 1 || n == 1) return;
+        if (!dg.p || G != 1 || N == 1) return;
         sum = sum_over<THREADS>(sum);
         if (thread == 0) put(dg, i, sum);
     }
@@ -154,24 +151,21 @@ struct gate_d_rows {
 
 static void gate_d(const kernel_call *c)
 {
-    const int64_t m = c->o->dim[DIM_GATE_D_M], n = c->o->dim[DIM_GATE_D_N];
-    for_rows(c, m, n,
-             gate_d_rows{in_of(c, IN_GATE_D_dy), in_of(c, IN_GATE_D_x), in_of(c, IN_GATE_D_g),
-                         out_of(c, OUT_GATE_D_dx), out_of(c, OUT_GATE_D_dg), n,
-                         c->o->dim[DIM_GATE_D_G]});
+    const op_gate_d o = op_gate_d_of(c);
+    for_rows(c, o.M, o.N, gate_d_rows{o});
 }
 
 extern "C" cuda_part cuda_maps(void)
 {
     static const kernel rows[] = {
-        {OP_ADD, "plain", NULL, NULL, NULL, NULL, add},
-        {OP_COPY, "plain", NULL, NULL, NULL, NULL, copy},
-        {OP_CAST, "plain", NULL, NULL, NULL, NULL, copy},
-        {OP_ZERO, "plain", NULL, NULL, NULL, NULL, zero},
-        {OP_COPY_OUT, "copy", NULL, NULL, NULL, NULL, copy_bytes},
-        {OP_COPY_IN, "copy", NULL, NULL, NULL, NULL, copy_bytes},
-        {OP_GATE, "plain", NULL, NULL, NULL, NULL, gate},
-        {OP_GATE_D, "plain", NULL, NULL, NULL, NULL, gate_d},
+        {.kind = OP_ADD, .name = "plain", .launch = add},
+        {.kind = OP_COPY, .name = "plain", .launch = copy},
+        {.kind = OP_CAST, .name = "plain", .launch = cast},
+        {.kind = OP_ZERO, .name = "plain", .launch = zero},
+        {.kind = OP_COPY_OUT, .name = "copy", .launch = copy_bytes},
+        {.kind = OP_COPY_IN, .name = "copy", .launch = copy_bytes},
+        {.kind = OP_GATE, .name = "plain", .launch = gate},
+        {.kind = OP_GATE_D, .name = "plain", .launch = gate_d},
     };
     return PART(rows);
 }

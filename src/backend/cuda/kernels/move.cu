@@ -46,14 +46,14 @@ static __global__ void in_order_kernel(orders m, int64_t n)
 
 static void move(const kernel_call *c)
 {
-    const int64_t *d = c->o->dim,
-                  n = d[DIM_MOVE_N0] * d[DIM_MOVE_N1] * d[DIM_MOVE_N2] * d[DIM_MOVE_N3];
-    const orders m = {in_of(c, IN_MOVE_x),
-                      out_of(c, OUT_MOVE_y),
-                      {d[DIM_MOVE_N0], d[DIM_MOVE_N1], d[DIM_MOVE_N2], d[DIM_MOVE_N3]},
-                      {d[DIM_MOVE_X0], d[DIM_MOVE_X1], d[DIM_MOVE_X2], d[DIM_MOVE_XO]},
-                      {d[DIM_MOVE_Y0], d[DIM_MOVE_Y1], d[DIM_MOVE_Y2], d[DIM_MOVE_YO]},
-                      (c->o->flags & ACCUMULATE) != 0};
+    const op_move o = op_move_of(c);
+    const int64_t n = o.N0 * o.N1 * o.N2 * o.N3;
+    const orders m = {o.x,
+                      o.y,
+                      {o.N0, o.N1, o.N2, o.N3},
+                      {o.X0, o.X1, o.X2, o.XO},
+                      {o.Y0, o.Y1, o.Y2, o.YO},
+                      (o.flags & ACCUMULATE) != 0};
     if (apart(m.n, m.ys))
         for_each(c, n, [=] __device__(int64_t i) { m.one(i); });
     else if (n > 0)
@@ -62,6 +62,6 @@ static void move(const kernel_call *c)
 
 extern "C" cuda_part cuda_move(void)
 {
-    static const kernel rows[] = {{OP_MOVE, "plain", NULL, NULL, NULL, NULL, move}};
+    static const kernel rows[] = {{.kind = OP_MOVE, .name = "plain", .launch = move}};
     return PART(rows);
 }

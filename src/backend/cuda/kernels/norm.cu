@@ -4,48 +4,34 @@
  * dx = r g - x r^3 mean(g x), since r depends on each x too. */
 #include "backend/cuda/kernels/columns.cuh"
 
-/* 1 + w where weights are kept about zero. */
-struct weights {
-    numbers w; /* [H]; missing: all ones */
-    bool centred;
-    template <int W> __device__ lanes<W> at(int64_t j) const
-    {
-        lanes<W> a;
-        if (w.p) a = load<W>(w, j);
-#pragma unroll
-        for (int k = 0; k < W; k++) a.v[k] = w.p ? a.v[k] + (centred ? 1.f : 0.f) : 1.f;
-        return a;
-    }
-};
-
-static weights weights_of(const kernel_call *c, int i)
+/* Weights of W columns: 1 + w where they are kept about zero; missing: all ones. */
+template <int W> static __device__ lanes<W> weights(numbers w, unsigned flags, int64_t j)
 {
-    return {in_of(c, i), (c->o->flags & ZERO_CENTRED) != 0};
+    lanes<W> a;
+    if (w.p) a = load<W>(w, j);
+#pragma unroll
+    for (int k = 0; k < W; k++) a.v[k] = w.p ? a.v[k] + (flags & ZERO_CENTRED ? 1.f : 0.f) : 1.f;
+    return a;
 }
 
 /* ---- whole rows */
 
-struct norm_rows {
-    numbers x, y; /* [M][H] */
-    weights w;
-    float *rstd; /* [M], may be missing */
-    int64_t h;
-    float eps;
+struct norm_rows : op_norm {
     template <int THREADS, int W> __device__ void row(int64_t i, int thread) const
     {
         float sum = 0;
-        for (int64_t j = thread * W; j < h; j += THREADS * W) {
-            const lanes<W> v = load<W>(x, i * h + j);
+        for (int64_t j = thread * W; j < H; j += THREADS * W) {
+            const lanes<W> v = load<W>(x, i * H + j);
 #pragma unroll
             for (int k = 0; k < W; k++) sum += v.v[k] * v.v[k];
         }
-        const float r = rsqrtf(sum_over<THREADS>(sum) / (float)h + eps);
-        for (int64_t j = thread * W; j < h; j += THREADS * W) {
-            lanes<W> v = load<W>(x, i * h + j);
-            const lanes<W> by = w.at<W>(j);
+        const float r = rsqrtf(sum_over<THREADS>(sum) / (float)H + eps);
+        for (int64_t j = thread * W; j < H; j += THREADS * W) {
+            lanes<W> v = load<W>(x, i * H + j);
+            const lanes<W> by = weights<W>(w, flags, j);
 #pragma unroll
             for (int k = 0; k < W; k++) v.v[k] *= r * by.v[k];
-            store(y, i * h + j, v);
+            store(y, i * H + j, v);
         }
         if (rstd && thread == 0) rstd[i] = r;
     }
@@ -53,46 +39,36 @@ struct norm_rows {
 
 static void norm(const kernel_call *c)
 {
-    const int64_t m = c->o->dim[DIM_NORM_M], h = c->o->dim[DIM_NORM_H];
-    for_rows(c, m, h,
-             norm_rows{in_of(c, IN_NORM_x), out_of(c, OUT_NORM_y), weights_of(c, IN_NORM_w),
-                       floats_out(c, OUT_NORM_rstd), h, (float)c->o->real[REAL_NORM_eps]});
+    const op_norm o = op_norm_of(c);
+    for_rows(c, o.M, o.H, norm_rows{o});
 }
 
-struct norm_d_rows {
-    numbers dy, x; /* [M][H] */
-    weights w;
-    const float *rstd; /* [M] */
-    numbers dx;        /* [M][H] */
-    int64_t h;
-    bool add;
+struct norm_d_rows : op_norm_d {
     template <int THREADS, int W> __device__ void row(int64_t i, int thread) const
     {
         const float r = rstd[i];
         float sum = 0;
-        for (int64_t j = thread * W; j < h; j += THREADS * W) {
-            const lanes<W> d = load<W>(dy, i * h + j), v = load<W>(x, i * h + j), by = w.at<W>(j);
+        for (int64_t j = thread * W; j < H; j += THREADS * W) {
+            const lanes<W> d = load<W>(dy, i * H + j), v = load<W>(x, i * H + j),
+                           by = weights<W>(w, flags, j);
 #pragma unroll
             for (int k = 0; k < W; k++) sum += d.v[k] * by.v[k] * v.v[k];
         }
-        const float along = r * r * r * sum_over<THREADS>(sum) / (float)h;
-        for (int64_t j = thread * W; j < h; j += THREADS * W) {
-            lanes<W> d = load<W>(dy, i * h + j);
-            const lanes<W> v = load<W>(x, i * h + j), by = w.at<W>(j);
+        const float along = r * r * r * sum_over<THREADS>(sum) / (float)H;
+        for (int64_t j = thread * W; j < H; j += THREADS * W) {
+            lanes<W> d = load<W>(dy, i * H + j);
+            const lanes<W> v = load<W>(x, i * H + j), by = weights<W>(w, flags, j);
 #pragma unroll
             for (int k = 0; k < W; k++) d.v[k] = r * d.v[k] * by.v[k] - v.v[k] * along;
-            store_or_add(dx, i * h + j, d, add);
+            store_or_add(dx, i * H + j, d, flags & ACCUMULATE);
         }
     }
 };
 
 static void norm_d(const kernel_call *c)
 {
-    const int64_t m = c->o->dim[DIM_NORM_D_M], h = c->o->dim[DIM_NORM_D_H];
-    for_rows(c, m, h,
-             norm_d_rows{in_of(c, IN_NORM_D_dy), in_of(c, IN_NORM_D_x), weights_of(c, IN_NORM_D_w),
-                         floats_in(c, IN_NORM_D_rstd), out_of(c, OUT_NORM_D_dx), h,
-                         (c->o->flags & ACCUMULATE) != 0});
+    const op_norm_d o = op_norm_d_of(c);
+    for_rows(c, o.M, o.H, norm_d_rows{o});
 }
 
 static int64_t column_bytes(const op *o, const op_types *)
@@ -102,27 +78,21 @@ static int64_t column_bytes(const op *o, const op_types *)
 
 static void norm_w(const kernel_call *c)
 {
-    const int64_t m = c->o->dim[DIM_NORM_W_M], h = c->o->dim[DIM_NORM_W_H];
-    const numbers dy = in_of(c, IN_NORM_W_dy), x = in_of(c, IN_NORM_W_x);
-    const float *rstd = floats_in(c, IN_NORM_W_rstd);
-    add_columns(c, m, h, c->workspace, floats_out(c, OUT_NORM_W_dw),
-                [=] __device__(int64_t i, int64_t j) {
-                    return get(dy, i * h + j) * get(x, i * h + j) * rstd[i];
-                });
+    const op_norm_w o = op_norm_w_of(c);
+    add_columns(c, o.M, o.H, c->workspace, o.dw.floats(), [=] __device__(int64_t i, int64_t j) {
+        return get(o.dy, i * o.H + j) * get(o.x, i * o.H + j) * o.rstd[i];
+    });
 }
 
 /* ---- rows that are cut over ranks: sums[PARTS][M] come from all of them */
 
-struct dot_rows {
-    numbers a, b; /* [M][H] */
-    weights w;
-    float *sums; /* [M] */
-    int64_t h;
+struct dot_rows : op_row_dots {
     template <int THREADS, int W> __device__ void row(int64_t i, int thread) const
     {
         float sum = 0;
-        for (int64_t j = thread * W; j < h; j += THREADS * W) {
-            const lanes<W> u = load<W>(a, i * h + j), v = load<W>(b, i * h + j), by = w.at<W>(j);
+        for (int64_t j = thread * W; j < H; j += THREADS * W) {
+            const lanes<W> u = load<W>(a, i * H + j), v = load<W>(b, i * H + j),
+                           by = weights<W>(w, flags, j);
 #pragma unroll
             for (int k = 0; k < W; k++) sum += u.v[k] * v.v[k] * by.v[k];
         }
@@ -133,46 +103,28 @@ struct dot_rows {
 
 static void row_dots(const kernel_call *c)
 {
-    const int64_t m = c->o->dim[DIM_ROW_DOTS_M], h = c->o->dim[DIM_ROW_DOTS_H];
-    for_rows(c, m, h,
-             dot_rows{in_of(c, IN_ROW_DOTS_a), in_of(c, IN_ROW_DOTS_b),
-                      weights_of(c, IN_ROW_DOTS_w), floats_out(c, OUT_ROW_DOTS_sums), h});
+    const op_row_dots o = op_row_dots_of(c);
+    for_rows(c, o.M, o.H, dot_rows{o});
 }
 
 /* The mean over the whole row: PARTS sums of H elements each. */
-struct part_means {
-    const float *sums; /* [PARTS][M] */
-    int64_t m, h, parts;
-    __device__ float at(int64_t i) const
-    {
-        float sum = 0;
-        for (int64_t p = 0; p < parts; p++) sum += sums[p * m + i];
-        return sum / (float)(h * parts);
-    }
-};
-
-static part_means means_of(const kernel_call *c, int i)
+template <class O> static __device__ float part_mean(const O &o, int64_t i)
 {
-    return {floats_in(c, i), c->o->dim[DIM_NORM_PART_M], c->o->dim[DIM_NORM_PART_H],
-            c->o->dim[DIM_NORM_PART_PARTS]};
+    float sum = 0;
+    for (int64_t p = 0; p < o.PARTS; p++) sum += o.sums[p * o.M + i];
+    return sum / (float)(o.H * o.PARTS);
 }
 
-struct norm_part_rows {
-    numbers x, y; /* [M][H] */
-    weights w;
-    part_means means;
-    float *rstd; /* [M] */
-    float eps;
+struct norm_part_rows : op_norm_part {
     template <int THREADS, int W> __device__ void row(int64_t i, int thread) const
     {
-        const int64_t h = means.h;
-        const float r = rsqrtf(means.at(i) + eps);
-        for (int64_t j = thread * W; j < h; j += THREADS * W) {
-            lanes<W> v = load<W>(x, i * h + j);
-            const lanes<W> by = w.at<W>(j);
+        const float r = rsqrtf(part_mean(*this, i) + eps);
+        for (int64_t j = thread * W; j < H; j += THREADS * W) {
+            lanes<W> v = load<W>(x, i * H + j);
+            const lanes<W> by = weights<W>(w, flags, j);
 #pragma unroll
             for (int k = 0; k < W; k++) v.v[k] *= r * by.v[k];
-            store(y, i * h + j, v);
+            store(y, i * H + j, v);
         }
         if (thread == 0) rstd[i] = r;
     }
@@ -180,66 +132,48 @@ struct norm_part_rows {
 
 static void norm_part(const kernel_call *c)
 {
-    for_rows(c, c->o->dim[DIM_NORM_PART_M], c->o->dim[DIM_NORM_PART_H],
-             norm_part_rows{in_of(c, IN_NORM_PART_x), out_of(c, OUT_NORM_PART_y),
-                            weights_of(c, IN_NORM_PART_w), means_of(c, IN_NORM_PART_sums),
-                            floats_out(c, OUT_NORM_PART_rstd),
-                            (float)c->o->real[REAL_NORM_PART_eps]});
+    const op_norm_part o = op_norm_part_of(c);
+    for_rows(c, o.M, o.H, norm_part_rows{o});
 }
 
-struct norm_part_d_rows {
-    numbers dy, x; /* [M][H] */
-    weights w;
-    const float *rstd; /* [M] */
-    part_means means;
-    numbers dx; /* [M][H] */
-    bool add;
+struct norm_part_d_rows : op_norm_part_d {
     template <int THREADS, int W> __device__ void row(int64_t i, int thread) const
     {
-        const int64_t h = means.h;
-        const float r = rstd[i], along = means.at(i) * r * r * r;
-        for (int64_t j = thread * W; j < h; j += THREADS * W) {
-            lanes<W> d = load<W>(dy, i * h + j);
-            const lanes<W> v = load<W>(x, i * h + j), by = w.at<W>(j);
+        const float r = rstd[i], along = part_mean(*this, i) * r * r * r;
+        for (int64_t j = thread * W; j < H; j += THREADS * W) {
+            lanes<W> d = load<W>(dy, i * H + j);
+            const lanes<W> v = load<W>(x, i * H + j), by = weights<W>(w, flags, j);
 #pragma unroll
             for (int k = 0; k < W; k++) d.v[k] = r * d.v[k] * by.v[k] - v.v[k] * along;
-            store_or_add(dx, i * h + j, d, add);
+            store_or_add(dx, i * H + j, d, flags & ACCUMULATE);
         }
     }
 };
 
 static void norm_part_d(const kernel_call *c)
 {
-    for_rows(c, c->o->dim[DIM_NORM_PART_D_M], c->o->dim[DIM_NORM_PART_D_H],
-             norm_part_d_rows{in_of(c, IN_NORM_PART_D_dy), in_of(c, IN_NORM_PART_D_x),
-                              weights_of(c, IN_NORM_PART_D_w), floats_in(c, IN_NORM_PART_D_rstd),
-                              means_of(c, IN_NORM_PART_D_sums), out_of(c, OUT_NORM_PART_D_dx),
-                              (c->o->flags & ACCUMULATE) != 0});
+    const op_norm_part_d o = op_norm_part_d_of(c);
+    for_rows(c, o.M, o.H, norm_part_d_rows{o});
 }
 
 /* ---- gated: y = norm(x) * w * silu(z) */
 
-struct gated_rows {
-    numbers x, z, y; /* [M][H] */
-    weights w;
-    float *rstd; /* [M] */
-    int64_t h;
-    float eps;
+struct gated_rows : op_gated_norm {
     template <int THREADS, int W> __device__ void row(int64_t i, int thread) const
     {
         float sum = 0;
-        for (int64_t j = thread * W; j < h; j += THREADS * W) {
-            const lanes<W> v = load<W>(x, i * h + j);
+        for (int64_t j = thread * W; j < H; j += THREADS * W) {
+            const lanes<W> v = load<W>(x, i * H + j);
 #pragma unroll
             for (int k = 0; k < W; k++) sum += v.v[k] * v.v[k];
         }
-        const float r = rsqrtf(sum_over<THREADS>(sum) / (float)h + eps);
-        for (int64_t j = thread * W; j < h; j += THREADS * W) {
-            lanes<W> v = load<W>(x, i * h + j);
-            const lanes<W> by = w.at<W>(j), g = load<W>(z, i * h + j);
+        const float r = rsqrtf(sum_over<THREADS>(sum) / (float)H + eps);
+        for (int64_t j = thread * W; j < H; j += THREADS * W) {
+            lanes<W> v = load<W>(x, i * H + j);
+            const lanes<W> by = weights<W>(w, flags, j), g = load<W>(z, i * H + j);
 #pragma unroll
             for (int k = 0; k < W; k++) v.v[k] *= r * by.v[k] * silu(g.v[k]);
-            store(y, i * h + j, v);
+            store(y, i * H + j, v);
         }
         if (thread == 0) rstd[i] = r;
     }
@@ -247,34 +181,25 @@ struct gated_rows {
 
 static void gated_norm(const kernel_call *c)
 {
-    const int64_t m = c->o->dim[DIM_GATED_NORM_M], h = c->o->dim[DIM_GATED_NORM_H];
-    for_rows(c, m, h,
-             gated_rows{in_of(c, IN_GATED_NORM_x), in_of(c, IN_GATED_NORM_z),
-                        out_of(c, OUT_GATED_NORM_y), weights_of(c, IN_GATED_NORM_w),
-                        floats_out(c, OUT_GATED_NORM_rstd), h,
-                        (float)c->o->real[REAL_GATED_NORM_eps]});
+    const op_gated_norm o = op_gated_norm_of(c);
+    for_rows(c, o.M, o.H, gated_rows{o});
 }
 
-struct gated_d_rows {
-    numbers dy, x, z; /* [M][H] */
-    weights w;
-    const float *rstd; /* [M] */
-    numbers dx, dz;    /* [M][H] */
-    int64_t h;
+struct gated_d_rows : op_gated_norm_d {
     template <int THREADS, int W> __device__ void row(int64_t i, int thread) const
     {
         const float r = rstd[i];
         float along = 0;
-        for (int64_t j = thread * W; j < h; j += THREADS * W) {
-            const lanes<W> d = load<W>(dy, i * h + j), v = load<W>(x, i * h + j),
-                           g = load<W>(z, i * h + j), by = w.at<W>(j);
+        for (int64_t j = thread * W; j < H; j += THREADS * W) {
+            const lanes<W> d = load<W>(dy, i * H + j), v = load<W>(x, i * H + j),
+                           g = load<W>(z, i * H + j), by = weights<W>(w, flags, j);
 #pragma unroll
             for (int k = 0; k < W; k++) along += d.v[k] * by.v[k] * silu(g.v[k]) * v.v[k] * r;
         }
-        along = sum_over<THREADS>(along) / (float)h;
-        for (int64_t j = thread * W; j < h; j += THREADS * W) {
-            const lanes<W> d = load<W>(dy, i * h + j), v = load<W>(x, i * h + j),
-                           g = load<W>(z, i * h + j), by = w.at<W>(j);
+        along = sum_over<THREADS>(along) / (float)H;
+        for (int64_t j = thread * W; j < H; j += THREADS * W) {
+            const lanes<W> d = load<W>(dy, i * H + j), v = load<W>(x, i * H + j),
+                           g = load<W>(z, i * H + j), by = weights<W>(w, flags, j);
             lanes<W> to_x, to_z;
 #pragma unroll
             for (int k = 0; k < W; k++) {
@@ -282,47 +207,47 @@ struct gated_d_rows {
                 to_x.v[k] = r * (weighed * silu(g.v[k]) - n * along);
                 to_z.v[k] = weighed * n * silu_slope(g.v[k]);
             }
-            store(dx, i * h + j, to_x);
-            store(dz, i * h + j, to_z);
+            store(dx, i * H + j, to_x);
+            store(dz, i * H + j, to_z);
         }
     }
 };
 
 static void gated_norm_d(const kernel_call *c)
 {
-    const int64_t m = c->o->dim[DIM_GATED_NORM_D_M], h = c->o->dim[DIM_GATED_NORM_D_H];
-    for_rows(c, m, h,
-             gated_d_rows{in_of(c, IN_GATED_NORM_D_dy), in_of(c, IN_GATED_NORM_D_x),
-                          in_of(c, IN_GATED_NORM_D_z), weights_of(c, IN_GATED_NORM_D_w),
-                          floats_in(c, IN_GATED_NORM_D_rstd), out_of(c, OUT_GATED_NORM_D_dx),
-                          out_of(c, OUT_GATED_NORM_D_dz), h});
+    const op_gated_norm_d o = op_gated_norm_d_of(c);
+    for_rows(c, o.M, o.H, gated_d_rows{o});
 }
 
 static void gated_norm_w(const kernel_call *c)
 {
-    const int64_t m = c->o->dim[DIM_GATED_NORM_W_M], h = c->o->dim[DIM_GATED_NORM_W_H];
-    const numbers dy = in_of(c, IN_GATED_NORM_W_dy), x = in_of(c, IN_GATED_NORM_W_x),
-                  z = in_of(c, IN_GATED_NORM_W_z);
-    const float *rstd = floats_in(c, IN_GATED_NORM_W_rstd);
-    add_columns(c, m, h, c->workspace, floats_out(c, OUT_GATED_NORM_W_dw),
-                [=] __device__(int64_t i, int64_t j) {
-                    return get(dy, i * h + j) * get(x, i * h + j) * rstd[i] *
-                           silu(get(z, i * h + j));
-                });
+    const op_gated_norm_w o = op_gated_norm_w_of(c);
+    add_columns(c, o.M, o.H, c->workspace, o.dw.floats(), [=] __device__(int64_t i, int64_t j) {
+        const int64_t at = i * o.H + j;
+        return get(o.dy, at) * get(o.x, at) * o.rstd[i] * silu(get(o.z, at));
+    });
 }
 
 extern "C" cuda_part cuda_norm(void)
 {
     static const kernel rows[] = {
-        {OP_NORM, "plain", NULL, NULL, NULL, NULL, norm},
-        {OP_NORM_D, "plain", NULL, NULL, NULL, NULL, norm_d},
-        {OP_NORM_W, "plain", sums_wide, NULL, NULL, column_bytes, norm_w},
-        {OP_ROW_DOTS, "plain", NULL, NULL, NULL, NULL, row_dots},
-        {OP_NORM_PART, "plain", NULL, NULL, NULL, NULL, norm_part},
-        {OP_NORM_PART_D, "plain", NULL, NULL, NULL, NULL, norm_part_d},
-        {OP_GATED_NORM, "plain", NULL, NULL, NULL, NULL, gated_norm},
-        {OP_GATED_NORM_D, "plain", NULL, NULL, NULL, NULL, gated_norm_d},
-        {OP_GATED_NORM_W, "plain", sums_wide, NULL, NULL, column_bytes, gated_norm_w},
+        {.kind = OP_NORM, .name = "plain", .launch = norm},
+        {.kind = OP_NORM_D, .name = "plain", .launch = norm_d},
+        {.kind = OP_NORM_W,
+         .name = "plain",
+         .accepts = sums_wide,
+         .workspace = column_bytes,
+         .launch = norm_w},
+        {.kind = OP_ROW_DOTS, .name = "plain", .launch = row_dots},
+        {.kind = OP_NORM_PART, .name = "plain", .launch = norm_part},
+        {.kind = OP_NORM_PART_D, .name = "plain", .launch = norm_part_d},
+        {.kind = OP_GATED_NORM, .name = "plain", .launch = gated_norm},
+        {.kind = OP_GATED_NORM_D, .name = "plain", .launch = gated_norm_d},
+        {.kind = OP_GATED_NORM_W,
+         .name = "plain",
+         .accepts = sums_wide,
+         .workspace = column_bytes,
+         .launch = gated_norm_w},
     };
     return PART(rows);
 }

@@ -9,22 +9,19 @@
  * an equal one and an earlier place; POSITION: the earlier ones. */
 static void drop(const kernel_call *c)
 {
-    const int64_t n = c->o->dim[DIM_DROP_T] * c->o->dim[DIM_DROP_K],
-                  capacity = c->o->dim[DIM_DROP_CAPACITY];
-    const bool by_position = c->o->dim[DIM_DROP_POSITION] == 1;
-    const float *probs = floats_in(c, IN_DROP_probs);
-    const int32_t *ids = ints_in(c, IN_DROP_ids);
-    float *keep = floats_out(c, OUT_DROP_keep);
+    const op_drop o = op_drop_of(c);
+    const int64_t n = o.T * o.K;
+    const bool by_position = o.POSITION == 1;
     for_each(c, n, [=] __device__(int64_t i) {
-        const int32_t id = ids[i];
-        const float own = probs[i];
+        const int32_t id = o.ids[i];
+        const float own = o.probs[i];
         int64_t before = 0;
         for (int64_t j = 0; j < n; j++) {
-            if (ids[j] != id || j == i) continue;
-            const float other = probs[j];
+            if (o.ids[j] != id || j == i) continue;
+            const float other = o.probs[j];
             before += by_position || other == own ? j < i : other > own;
         }
-        keep[i] = before < capacity ? 1.f : 0.f;
+        o.keep[i] = before < o.CAPACITY ? 1.f : 0.f;
     });
 }
 
@@ -54,22 +51,17 @@ static __global__ void load_kernel(choice list, float *counts)
 
 static void load(const kernel_call *c)
 {
-    const int64_t n = c->o->dim[DIM_LOAD_T] * c->o->dim[DIM_LOAD_K],
-                  n_experts = c->o->dim[DIM_LOAD_E];
-    const choice list = {ints_in(c, IN_LOAD_ids), floats_in(c, IN_LOAD_keep), n, n_experts, 0};
-    if (n_experts > 0)
-        load_kernel<<<(unsigned)n_experts, BLOCK, 0, stream_of(c)>>>(
-            list, floats_out(c, OUT_LOAD_counts));
+    const op_load o = op_load_of(c);
+    if (o.E > 0)
+        load_kernel<<<(unsigned)o.E, BLOCK, 0, stream_of(c)>>>({o.ids, o.keep, o.T * o.K, o.E, 0},
+                                                               o.counts);
 }
 
 static void sort(const kernel_call *c)
 {
-    const int64_t *d = c->o->dim, n = d[DIM_SORT_T] * d[DIM_SORT_K];
-    const choice list = {ints_in(c, IN_SORT_ids), floats_in(c, IN_SORT_keep), n, d[DIM_SORT_E],
-                         d[DIM_SORT_FIRST]};
-    sort_list(c, list, n, {d[DIM_SORT_E], d[DIM_SORT_ROOM], d[DIM_SORT_PAD], d[DIM_SORT_ALIGN]},
-              ints_out(c, OUT_SORT_rows), ints_out(c, OUT_SORT_offsets),
-              ints_out(c, OUT_SORT_demand));
+    const op_sort o = op_sort_of(c);
+    const choice list = {o.ids, o.keep, o.T * o.K, o.E, o.FIRST};
+    sort_list(c, list, list.n, {o.E, o.ROOM, o.PAD, o.ALIGN}, o.rows, o.offsets, o.demand);
 }
 
 /* ---- meta: 2K numbers a row, ids and weights */
@@ -84,30 +76,22 @@ static __device__ int64_t received(const int32_t *table, int64_t members)
 
 static void flex_pack(const kernel_call *c)
 {
-    const int64_t n_t = c->o->dim[DIM_FLEX_PACK_T], k = c->o->dim[DIM_FLEX_PACK_K];
-    const float *probs = floats_in(c, IN_FLEX_PACK_probs), *keep = floats_in(c, IN_FLEX_PACK_keep);
-    const int32_t *ids = ints_in(c, IN_FLEX_PACK_ids);
-    float *meta = floats_out(c, OUT_FLEX_PACK_meta);
-    for_each(c, n_t * k, [=] __device__(int64_t i) {
-        float *row = meta + i / k * 2 * k;
-        row[i % k] = !keep || keep[i] != 0 ? (float)ids[i] : -1;
-        row[k + i % k] = probs[i];
+    const op_flex_pack o = op_flex_pack_of(c);
+    for_each(c, o.T * o.K, [=] __device__(int64_t i) {
+        float *row = o.meta + i / o.K * 2 * o.K;
+        row[i % o.K] = !o.keep || o.keep[i] != 0 ? (float)o.ids[i] : -1;
+        row[o.K + i % o.K] = o.probs[i];
     });
 }
 
 static void flex_unpack(const kernel_call *c)
 {
-    const int64_t room = c->o->dim[DIM_FLEX_UNPACK_ROOM], k = c->o->dim[DIM_FLEX_UNPACK_K],
-                  n_members = c->o->dim[DIM_FLEX_UNPACK_P];
-    const float *meta = floats_in(c, IN_FLEX_UNPACK_meta);
-    const int32_t *table = ints_in(c, IN_FLEX_UNPACK_hop2);
-    float *probs = floats_out(c, OUT_FLEX_UNPACK_probs);
-    int32_t *ids = ints_out(c, OUT_FLEX_UNPACK_ids);
-    for_each(c, room * k, [=] __device__(int64_t i) {
-        const float *row = meta + i / k * 2 * k;
-        const bool filled = i / k < received(table, n_members);
-        ids[i] = filled ? (int32_t)row[i % k] : -1;
-        probs[i] = filled ? row[k + i % k] : 0;
+    const op_flex_unpack o = op_flex_unpack_of(c);
+    for_each(c, o.ROOM * o.K, [=] __device__(int64_t i) {
+        const float *row = o.meta + i / o.K * 2 * o.K;
+        const bool filled = i / o.K < received(o.hop2, o.P);
+        o.ids[i] = filled ? (int32_t)row[i % o.K] : -1;
+        o.probs[i] = filled ? row[o.K + i % o.K] : 0;
     });
 }
 
@@ -134,24 +118,11 @@ static int64_t flex_place_bytes(const op *o, const op_types *)
 
 static void flex_place(const kernel_call *c)
 {
-    const int64_t *d = c->o->dim;
-    const int64_t n_t = d[DIM_FLEX_PLACE_T], k = d[DIM_FLEX_PLACE_K], h = d[DIM_FLEX_PLACE_H],
-                  room = d[DIM_FLEX_PLACE_ROOM];
-    const float *meta = floats_in(c, IN_FLEX_PLACE_meta);
-    const arrived list = {meta,
-                          ints_in(c, IN_FLEX_PLACE_hop2),
-                          k,
-                          d[DIM_FLEX_PLACE_E],
-                          d[DIM_FLEX_PLACE_FIRST],
-                          d[DIM_FLEX_PLACE_P]};
-    sort_list(c, list, n_t * k, {d[DIM_FLEX_PLACE_E], room, 0, d[DIM_FLEX_PLACE_ALIGN]},
-              ints_out(c, OUT_FLEX_PLACE_rows), ints_out(c, OUT_FLEX_PLACE_offsets),
-              ints_out(c, OUT_FLEX_PLACE_demand));
-    place_rows(c,
-               {in_of(c, IN_FLEX_PLACE_x), out_of(c, OUT_FLEX_PLACE_xp),
-                ints_out(c, OUT_FLEX_PLACE_rows), floats_out(c, OUT_FLEX_PLACE_pp), n_t, k, h,
-                room},
-               c->workspace, [=] __device__(int64_t i) { return meta[i / k * 2 * k + k + i % k]; });
+    const op_flex_place o = op_flex_place_of(c);
+    sort_list(c, arrived{o.meta, o.hop2, o.K, o.E, o.FIRST, o.P}, o.T * o.K,
+              {o.E, o.ROOM, 0, o.ALIGN}, o.rows, o.offsets, o.demand);
+    place_rows(c, {o.x, o.xp, o.rows, o.pp, o.T, o.K, o.H, o.ROOM}, c->workspace,
+               [=] __device__(int64_t i) { return o.meta[i / o.K * 2 * o.K + o.K + i % o.K]; });
 }
 
 /* ---- the fullest of all so far; room 0 says that there was none yet */
@@ -168,20 +139,23 @@ static __global__ void demand_kernel(const int32_t *demand, int64_t n, float *mo
 
 static void demand(const kernel_call *c)
 {
-    demand_kernel<<<1, 1, 0, stream_of(c)>>>(ints_in(c, IN_DEMAND_demand), c->o->dim[DIM_DEMAND_N],
-                                             floats_out(c, OUT_DEMAND_most));
+    const op_demand o = op_demand_of(c);
+    demand_kernel<<<1, 1, 0, stream_of(c)>>>(o.demand, o.N, o.most);
 }
 
 extern "C" cuda_part cuda_order(void)
 {
     static const kernel rows[] = {
-        {OP_DROP, "plain", NULL, NULL, NULL, NULL, drop},
-        {OP_LOAD, "plain", NULL, NULL, NULL, NULL, load},
-        {OP_SORT, "plain", NULL, NULL, NULL, NULL, sort},
-        {OP_FLEX_PACK, "plain", NULL, NULL, NULL, NULL, flex_pack},
-        {OP_FLEX_UNPACK, "plain", NULL, NULL, NULL, NULL, flex_unpack},
-        {OP_FLEX_PLACE, "plain", NULL, NULL, NULL, flex_place_bytes, flex_place},
-        {OP_DEMAND, "plain", NULL, NULL, NULL, NULL, demand},
+        {.kind = OP_DROP, .name = "plain", .launch = drop},
+        {.kind = OP_LOAD, .name = "plain", .launch = load},
+        {.kind = OP_SORT, .name = "plain", .launch = sort},
+        {.kind = OP_FLEX_PACK, .name = "plain", .launch = flex_pack},
+        {.kind = OP_FLEX_UNPACK, .name = "plain", .launch = flex_unpack},
+        {.kind = OP_FLEX_PLACE,
+         .name = "plain",
+         .workspace = flex_place_bytes,
+         .launch = flex_place},
+        {.kind = OP_DEMAND, .name = "plain", .launch = demand},
     };
     return PART(rows);
 }

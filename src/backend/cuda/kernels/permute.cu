@@ -6,30 +6,18 @@ static int64_t map_bytes(const op *o, const op_types *)
     return permute_bytes(o->dim[DIM_PERMUTE_ROOM]);
 }
 
-static placing placing_of(const kernel_call *c, const int32_t *rows, float *pp)
-{
-    const op *o = c->o;
-    return {in_of(c, IN_PERMUTE_x),
-            out_of(c, OUT_PERMUTE_xp),
-            rows,
-            pp,
-            o->dim[DIM_PERMUTE_T],
-            o->dim[DIM_PERMUTE_K],
-            o->dim[DIM_PERMUTE_H],
-            o->dim[DIM_PERMUTE_ROOM]};
-}
-
 static void permute(const kernel_call *c)
 {
-    const float *probs = floats_in(c, IN_PERMUTE_probs);
-    place_rows(c, placing_of(c, ints_in(c, IN_PERMUTE_rows), floats_out(c, OUT_PERMUTE_pp)),
-               c->workspace, [=] __device__(int64_t pair) { return probs[pair]; });
+    const op_permute o = op_permute_of(c);
+    place_rows(c, {o.x, o.xp, o.rows, o.pp, o.T, o.K, o.H, o.ROOM}, c->workspace,
+               [=] __device__(int64_t pair) { return o.probs[pair]; });
 }
 
 /* The gradient of a sum goes to every row of it. */
 static void unpermute_d(const kernel_call *c)
 {
-    place_rows(c, placing_of(c, ints_in(c, IN_UNPERMUTE_D_rows), NULL), c->workspace,
+    const op_unpermute_d o = op_unpermute_d_of(c);
+    place_rows(c, {o.dy, o.dyp, o.rows, NULL, o.T, o.K, o.H, o.ROOM}, c->workspace,
                [=] __device__(int64_t pair) { return 0.f; });
 }
 
@@ -56,37 +44,28 @@ struct sum_of_rows {
     }
 };
 
-static void sum_rows(const kernel_call *c, const int32_t *rows)
-{
-    const int64_t *d = c->o->dim, h = d[DIM_UNPERMUTE_H];
-    for_rows(c, d[DIM_UNPERMUTE_T], h,
-             sum_of_rows{in_of(c, IN_UNPERMUTE_yp), out_of(c, OUT_UNPERMUTE_y), rows,
-                         d[DIM_UNPERMUTE_K], h, (c->o->flags & ACCUMULATE) != 0});
-}
-
 static void unpermute(const kernel_call *c)
 {
-    sum_rows(c, ints_in(c, IN_UNPERMUTE_rows));
+    const op_unpermute o = op_unpermute_of(c);
+    for_rows(c, o.T, o.H, sum_of_rows{o.yp, o.y, o.rows, o.K, o.H, (o.flags & ACCUMULATE) != 0});
 }
 
 static void permute_d(const kernel_call *c)
 {
-    const float *dpp = floats_in(c, IN_PERMUTE_D_dpp);
-    const int32_t *rows = ints_in(c, IN_PERMUTE_D_rows);
-    float *dprobs = floats_out(c, OUT_PERMUTE_D_dprobs);
-    sum_rows(c, rows);
-    if (!dprobs) return;
-    for_each(c, c->o->dim[DIM_PERMUTE_D_T] * c->o->dim[DIM_PERMUTE_D_K],
-             [=] __device__(int64_t i) { dprobs[i] = rows[i] < 0 ? 0 : dpp[rows[i]]; });
+    const op_permute_d o = op_permute_d_of(c);
+    for_rows(c, o.T, o.H, sum_of_rows{o.dxp, o.dx, o.rows, o.K, o.H, (o.flags & ACCUMULATE) != 0});
+    if (!o.dprobs) return;
+    for_each(c, o.T * o.K,
+             [=] __device__(int64_t i) { o.dprobs[i] = o.rows[i] < 0 ? 0 : o.dpp[o.rows[i]]; });
 }
 
 extern "C" cuda_part cuda_permute(void)
 {
     static const kernel rows[] = {
-        {OP_PERMUTE, "plain", NULL, NULL, NULL, map_bytes, permute},
-        {OP_PERMUTE_D, "plain", NULL, NULL, NULL, NULL, permute_d},
-        {OP_UNPERMUTE, "plain", NULL, NULL, NULL, NULL, unpermute},
-        {OP_UNPERMUTE_D, "plain", NULL, NULL, NULL, map_bytes, unpermute_d},
+        {.kind = OP_PERMUTE, .name = "plain", .workspace = map_bytes, .launch = permute},
+        {.kind = OP_PERMUTE_D, .name = "plain", .launch = permute_d},
+        {.kind = OP_UNPERMUTE, .name = "plain", .launch = unpermute},
+        {.kind = OP_UNPERMUTE_D, .name = "plain", .workspace = map_bytes, .launch = unpermute_d},
     };
     return PART(rows);
 }

@@ -196,16 +196,13 @@ template <quant_form FORM> static __global__ void __launch_bounds__(BLOCK) tile_
             [&](int c) { return factors[c]; });
 }
 
-static copy copy_of(const kernel_call *c, bool turned, int64_t parts, int64_t *codes,
-                    int64_t *scales)
+static copy copy_of(const kernel_call *c, const op_quantise &o, bool turned, int64_t parts,
+                    int64_t *codes, int64_t *scales)
 {
-    const int64_t *d = c->o->dim, m = d[DIM_QUANTISE_M], k = d[DIM_QUANTISE_K];
-    const dtype type = (dtype)d[DIM_QUANTISE_TYPE];
-    const quant_shape z = {(quant_form)d[DIM_QUANTISE_FORM], d[DIM_QUANTISE_SQUARE] != 0,
-                           turned ? k : m, turned ? m : k};
-    const copy made = {(uint8_t *)c->out[turned ? OUT_QUANTISE_qt : OUT_QUANTISE_q],
-                       c->out[turned ? OUT_QUANTISE_st : OUT_QUANTISE_s], z};
-    *codes = quant_code_bytes(type, z.rows * quant_row(type, z.cols));
+    const quant_shape z = {(quant_form)o.FORM, o.SQUARE != 0, turned ? o.K : o.M,
+                           turned ? o.M : o.K};
+    const copy made = {(uint8_t *)(turned ? o.qt : o.q).p, (turned ? o.st : o.s).p, z};
+    *codes = quant_code_bytes((dtype)o.TYPE, z.rows * quant_row((dtype)o.TYPE, z.cols));
     *scales = quant_scales(z) * (z.form == QUANT_BLOCK ? 4 : 1);
     if (made.s) /* what is rounded up is zero */
         cudaMemsetAsync(made.s, 0, (size_t)(parts * *scales), stream_of(c));
@@ -214,37 +211,33 @@ static copy copy_of(const kernel_call *c, bool turned, int64_t parts, int64_t *c
 
 static void quantise(const kernel_call *c)
 {
-    const int64_t *d = c->o->dim, experts = d[DIM_QUANTISE_E];
-    const int32_t *offsets = ints_in(c, IN_QUANTISE_offsets);
-    const int64_t parts = offsets ? 1 : experts;
-    float *g = floats_out(c, OUT_QUANTISE_g);
-    quantising z = {in_of(c, IN_QUANTISE_x),    offsets,           experts,
-                    d[DIM_QUANTISE_M],          d[DIM_QUANTISE_K], (dtype)d[DIM_QUANTISE_TYPE],
-                    d[DIM_QUANTISE_SQUARE] != 0};
-    if (z.m <= 0 || z.k <= 0 || experts <= 0) return;
-    z.row = copy_of(c, false, parts, &z.codes[0], &z.scales[0]);
-    z.turned = copy_of(c, true, parts, &z.codes[1], &z.scales[1]);
-    z.g = g;
-    if (g) {
+    const op_quantise o = op_quantise_of(c);
+    const int64_t parts = o.offsets ? 1 : o.E;
+    const quant_form form = (quant_form)o.FORM;
+    quantising z = {o.x, o.offsets, o.E, o.M, o.K, (dtype)o.TYPE, o.SQUARE != 0};
+    if (o.M <= 0 || o.K <= 0 || o.E <= 0) return;
+    z.row = copy_of(c, o, false, parts, &z.codes[0], &z.scales[0]);
+    z.turned = copy_of(c, o, true, parts, &z.codes[1], &z.scales[1]);
+    z.g = o.g;
+    if (o.g) {
         float reach = narrow_format_of(z.type).largest;
-        if (d[DIM_QUANTISE_FORM] == QUANT_NV) reach *= 448;
-        const int64_t most = z.m * z.k / BLOCK / 16 + 1;
-        const dim3 grid((unsigned)(most < 256 ? most : 256), (unsigned)experts);
-        cudaMemsetAsync(g, 0, (size_t)experts * sizeof *g, stream_of(c));
-        amax_kernel<<<grid, BLOCK, 0, stream_of(c)>>>({z.x, offsets, experts, z.m, z.k}, g);
-        for_each(c, experts, [=] __device__(int64_t e) { g[e] = factor_of_amax(g[e], reach); });
+        if (form == QUANT_NV) reach *= 448;
+        const int64_t most = o.M * o.K / BLOCK / 16 + 1;
+        const dim3 grid((unsigned)(most < 256 ? most : 256), (unsigned)o.E);
+        cudaMemsetAsync(o.g, 0, (size_t)o.E * sizeof *o.g, stream_of(c));
+        amax_kernel<<<grid, BLOCK, 0, stream_of(c)>>>({o.x, o.offsets, o.E, o.M, o.K}, o.g);
+        for_each(c, o.E, [=] __device__(int64_t e) { o.g[e] = factor_of_amax(o.g[e], reach); });
     }
-    const dim3 tiles((unsigned)quant_blocks(z.k, SIDE), (unsigned)quant_blocks(z.m, SIDE),
+    const dim3 tiles((unsigned)quant_blocks(o.K, SIDE), (unsigned)quant_blocks(o.M, SIDE),
                      (unsigned)parts);
     const size_t shared = sizeof(float) * SIDE * STRIDE;
-    const quant_form form = (quant_form)d[DIM_QUANTISE_FORM];
     auto *kernel = form == QUANT_BLOCK    ? tile_kernel<QUANT_BLOCK>
                    : form == QUANT_TENSOR ? tile_kernel<QUANT_TENSOR>
                    : form == QUANT_MX     ? tile_kernel<QUANT_MX>
                                           : tile_kernel<QUANT_NV>;
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
     kernel<<<tiles, BLOCK, shared, stream_of(c)>>>(z);
-    if (g) for_each(c, experts, [=] __device__(int64_t e) { g[e] = __fdiv_rn(1, g[e]); });
+    if (o.g) for_each(c, o.E, [=] __device__(int64_t e) { o.g[e] = __fdiv_rn(1, o.g[e]); });
 }
 
 /* ---- GEMMs, a thread a number, sums in double */
@@ -289,13 +282,13 @@ static void gemm(const kernel_call *c)
 extern "C" cuda_part cuda_quant(void)
 {
     static const kernel rows[] = {
-        {OP_QUANTISE, "tiles", NULL, NULL, NULL, NULL, quantise},
-        {OP_QGEMM, "plain", NULL, NULL, NULL, NULL, gemm},
-        {OP_QGEMM_D, "plain", NULL, NULL, NULL, NULL, gemm},
-        {OP_QGEMM_W, "plain", NULL, NULL, NULL, NULL, gemm},
-        {OP_QGROUPED, "plain", NULL, NULL, NULL, NULL, gemm},
-        {OP_QGROUPED_D, "plain", NULL, NULL, NULL, NULL, gemm},
-        {OP_QGROUPED_W, "plain", NULL, NULL, NULL, NULL, gemm},
+        {.kind = OP_QUANTISE, .name = "tiles", .launch = quantise},
+        {.kind = OP_QGEMM, .name = "plain", .launch = gemm},
+        {.kind = OP_QGEMM_D, .name = "plain", .launch = gemm},
+        {.kind = OP_QGEMM_W, .name = "plain", .launch = gemm},
+        {.kind = OP_QGROUPED, .name = "plain", .launch = gemm},
+        {.kind = OP_QGROUPED_D, .name = "plain", .launch = gemm},
+        {.kind = OP_QGROUPED_W, .name = "plain", .launch = gemm},
     };
     return PART(rows);
 }

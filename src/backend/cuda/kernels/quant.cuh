@@ -39,28 +39,29 @@ struct quant_gemm {
     }
 };
 
-static inline quant_side quant_side_of(const kernel_call *c, int first, quant_shape z, dtype type)
+static inline quant_side quant_side_of(numbers q, numbers s, const float *g, quant_shape z,
+                                       dtype type)
 {
-    quant_side s = {(const uint8_t *)c->in[first], c->in[first + 1],
-                    (const float *)c->in[first + 2], z, type};
-    s.codes = quant_code_bytes(type, z.rows * quant_row(type, z.cols));
-    s.scales = quant_scales(z) * (z.form == QUANT_BLOCK ? 4 : 1);
-    return s;
+    quant_side v = {(const uint8_t *)q.p, s.p, g, z, type};
+    v.codes = quant_code_bytes(type, z.rows * quant_row(type, z.cols));
+    v.scales = quant_scales(z) * (z.form == QUANT_BLOCK ? 4 : 1);
+    return v;
 }
 
 static inline quant_gemm quant_gemm_of(const kernel_call *c)
 {
     const quant_pair p = quant_pair_of(c->o);
+    const op_qgrouped o = op_qgrouped_of(c); /* all quantised GEMMs' operands stand alike */
     const int64_t n = p.grouped ? p.parts : 1;
     const bool writes = c->o->flags & OVERWRITE;
-    quant_gemm z = {quant_side_of(c, IN_QGEMM_x, p.a, p.at),
-                    quant_side_of(c, IN_QGEMM_w, p.b, p.bt),
-                    p.grouped ? ints_in(c, IN_QGROUPED_offsets) : NULL,
+    quant_gemm z = {quant_side_of(o.x, o.xs, o.xg, p.a, p.at),
+                    quant_side_of(o.w, o.ws, o.wg, p.b, p.bt),
+                    p.grouped ? o.offsets : NULL,
                     n,
                     p.weight_gradient ? n : 1,
                     p.a.rows,
                     p.b.rows,
-                    out_of(c, OUT_QGEMM_y),
+                    o.y,
                     p.weight_gradient};
     z.add = p.weight_gradient ? !writes : (c->o->flags & ACCUMULATE) != 0;
     return z;

@@ -14,14 +14,8 @@ static bool experts_fit(const op *o, const op_types *t)
     return cuda_types_fit(o, t) && o->dim[DIM_ROUTER_E] <= EXPERTS_MOST;
 }
 
-struct choosing {
-    const float *logits; /* [T][E] */
-    const float *bias;   /* [E], or missing */
-    float *probs;        /* [T][K] */
-    int32_t *ids;        /* [T][K] */
-    int64_t n_experts, k, groups, group_topk, first, scored;
-    unsigned flags;
-    float scaling;
+struct choosing : op_router {
+    int64_t scored; /* experts of a group that count for its score */
     round_robin round;
     int64_t round_each; /* experts of a group that one visit takes at most */
 
@@ -30,8 +24,8 @@ struct choosing {
     {
         softmax all = {0, 1};
         const bool own = own_scores(flags), before = !own && flags & PRE_SOFTMAX;
-        if (before) all = softmax_of(n_experts, lane, [&](int64_t i) { return x[i]; });
-        for (int64_t e = lane; e < n_experts; e += WARP) {
+        if (before) all = softmax_of(E, lane, [&](int64_t i) { return x[i]; });
+        for (int64_t e = lane; e < E; e += WARP) {
             const float s = own      ? score_of(flags, x[e])
                             : before ? expf(x[e] - all.top) / all.sum
                                      : x[e];
@@ -39,22 +33,22 @@ struct choosing {
         }
     }
 
-    /* Only the best groups stay in the choice; `list` and `score` have room for E. */
+    /* Only the best GROUPS stay in the choice; `list` and `score` have room for E. */
     __device__ void limit_groups(float *v, int32_t *list, float *score) const
     {
-        const int64_t size = n_experts / groups;
-        for (int64_t g = 0; g < groups; g++) {
+        const int64_t size = E / GROUPS;
+        for (int64_t g = 0; g < GROUPS; g++) {
             float sum = 0;
             best_of(v + g * size, size, scored, list);
             for (int64_t i = 0; i < scored; i++) sum += v[g * size + list[i]];
             score[g] = sum;
         }
-        best_of(score, groups, groups, list);
-        for (int64_t i = group_topk; i < groups; i++)
+        best_of(score, GROUPS, GROUPS, list);
+        for (int64_t i = GROUP_TOPK; i < GROUPS; i++)
             for (int64_t e = 0; e < size; e++) v[list[i] * size + e] = -CUDART_INF_F;
     }
 
-    /* Visits are numbered over all tokens: visit v goes to group v mod groups, and takes up there
+    /* Visits are numbered over all tokens: visit v goes to group v mod GROUPS, and takes up there
      * where the visit before has left off. */
     __device__ void go_round(int64_t token, int32_t *to) const
     {
@@ -74,12 +68,12 @@ struct choosing {
         softmax all = {0, 1};
         float sum = 0;
         if (keeps)
-            all = softmax_of(n_experts, lane, [&](int64_t i) { return x[i]; });
+            all = softmax_of(E, lane, [&](int64_t i) { return x[i]; });
         else if (!scores)
-            all = softmax_of(k, lane, [&](int64_t i) { return x[own[i]]; }); /* R2 */
-        for (int64_t i = lane; scores && i < k; i += WARP) sum += score_of(flags, x[own[i]]);
-        sum = scores && flags & RENORMALISE && k > 1 ? sum_warp(sum) + TINY : 1;
-        for (int64_t i = lane; i < k; i += WARP) {
+            all = softmax_of(K, lane, [&](int64_t i) { return x[own[i]]; }); /* R2 */
+        for (int64_t i = lane; scores && i < K; i += WARP) sum += score_of(flags, x[own[i]]);
+        sum = scores && flags & RENORMALISE && K > 1 ? sum_warp(sum) + TINY : 1;
+        for (int64_t i = lane; i < K; i += WARP) {
             const float l = x[own[i]];
             const float w = scores ? score_of(flags, l) / sum : expf(l - all.top) / all.sum;
             p[i] = w * scaling;
@@ -88,70 +82,46 @@ struct choosing {
 
     __device__ void token(int64_t t, int lane, float *scratch) const
     {
-        const float *x = logits + t * n_experts;
-        int32_t *list = (int32_t *)(scratch + n_experts), *chosen = list + n_experts;
+        const float *x = logits + t * E;
+        int32_t *list = (int32_t *)(scratch + E), *chosen = list + E;
         if (!(flags & FORCED)) values(x, lane, scratch);
         __syncwarp();
-        if (lane == 0 && flags & FORCED) go_round(first + t, chosen);
+        if (lane == 0 && flags & FORCED) go_round(FIRST + t, chosen);
         if (lane == 0 && !(flags & FORCED)) {
-            if (group_topk > 0) limit_groups(scratch, list, (float *)(chosen + n_experts));
-            best_of(scratch, n_experts, k, chosen);
+            if (GROUP_TOPK > 0) limit_groups(scratch, list, (float *)(chosen + E));
+            best_of(scratch, E, K, chosen);
         }
         __syncwarp();
-        for (int64_t i = lane; i < k; i += WARP) ids[t * k + i] = chosen[i];
-        weigh(x, chosen, lane, probs + t * k);
+        for (int64_t i = lane; i < K; i += WARP) ids[t * K + i] = chosen[i];
+        weigh(x, chosen, lane, probs + t * K);
     }
 };
 
 static void router(const kernel_call *c)
 {
-    const op *o = c->o;
-    const int64_t *d = o->dim;
-    choosing r = {floats_in(c, IN_ROUTER_logits),
-                  floats_in(c, IN_ROUTER_bias),
-                  floats_out(c, OUT_ROUTER_probs),
-                  ints_out(c, OUT_ROUTER_ids),
-                  d[DIM_ROUTER_E],
-                  d[DIM_ROUTER_K],
-                  d[DIM_ROUTER_GROUPS],
-                  d[DIM_ROUTER_GROUP_TOPK],
-                  d[DIM_ROUTER_FIRST],
-                  experts_scored(o),
-                  o->flags,
-                  (float)o->real[REAL_ROUTER_scaling],
-                  {},
-                  0};
-    if (o->flags & FORCED) {
-        r.round = round_robin_of(d[DIM_ROUTER_E], d[DIM_ROUTER_K], d[DIM_ROUTER_GROUPS],
-                                 d[DIM_ROUTER_GROUP_TOPK]);
+    choosing r = {op_router_of(c), experts_scored(c->o)};
+    if (r.flags & FORCED) {
+        r.round = round_robin_of(r.E, r.K, r.GROUPS, r.GROUP_TOPK);
         r.round_each = round_most(&r.round);
     }
-    for_tokens(c, d[DIM_ROUTER_T], d[DIM_ROUTER_E], r);
+    for_tokens(c, r.T, r.E, r);
 }
 
 /* ---- gradient of the weights by the logits; the choice is a constant */
 
-struct choosing_d {
-    const float *dprobs; /* [T][K] */
-    const float *logits; /* [T][E] */
-    const int32_t *ids;  /* [T][K] */
-    float *dlogits;      /* [T][E] */
-    int64_t n_experts, k;
-    unsigned flags;
-    float scaling;
-
+struct choosing_d : op_router_d {
     __device__ void own(const float *x, const float *g, const int32_t *at, int lane, float *d) const
     {
-        const bool divides = flags & RENORMALISE && k > 1;
+        const bool divides = flags & RENORMALISE && K > 1;
         float sum = 0, dot = 0;
-        for (int64_t i = lane; i < k; i += WARP) {
+        for (int64_t i = lane; i < K; i += WARP) {
             const float s = score_of(flags, x[at[i]]);
             sum += s;
             dot += g[i] * scaling * s;
         }
         sum = divides ? sum_warp(sum) + TINY : 1;
         dot = divides ? sum_warp(dot) / sum : 0;
-        for (int64_t i = lane; i < k; i += WARP) {
+        for (int64_t i = lane; i < K; i += WARP) {
             const float l = x[at[i]];
             d[at[i]] = (g[i] * scaling - dot) / sum * score_slope(flags, l, score_of(flags, l));
         }
@@ -159,35 +129,35 @@ struct choosing_d {
 
     __device__ void all(const float *x, const float *g, const int32_t *at, int lane, float *d) const
     {
-        const softmax s = softmax_of(n_experts, lane, [&](int64_t i) { return x[i]; });
+        const softmax s = softmax_of(E, lane, [&](int64_t i) { return x[i]; });
         float dot = 0;
-        for (int64_t i = lane; i < k; i += WARP)
+        for (int64_t i = lane; i < K; i += WARP)
             dot += g[i] * scaling * (expf(x[at[i]] - s.top) / s.sum);
         dot = sum_warp(dot);
-        for (int64_t e = lane; e < n_experts; e += WARP) d[e] = -dot * (expf(x[e] - s.top) / s.sum);
+        for (int64_t e = lane; e < E; e += WARP) d[e] = -dot * (expf(x[e] - s.top) / s.sum);
         __syncwarp();
-        for (int64_t i = lane; i < k; i += WARP)
+        for (int64_t i = lane; i < K; i += WARP)
             d[at[i]] += g[i] * scaling * (expf(x[at[i]] - s.top) / s.sum);
     }
 
     __device__ void chosen(const float *x, const float *g, const int32_t *at, int lane,
                            float *d) const
     {
-        const softmax s = softmax_of(k, lane, [&](int64_t i) { return x[at[i]]; });
+        const softmax s = softmax_of(K, lane, [&](int64_t i) { return x[at[i]]; });
         float dot = 0;
-        for (int64_t i = lane; i < k; i += WARP)
+        for (int64_t i = lane; i < K; i += WARP)
             dot += g[i] * scaling * (expf(x[at[i]] - s.top) / s.sum);
         dot = sum_warp(dot);
-        for (int64_t i = lane; i < k; i += WARP)
+        for (int64_t i = lane; i < K; i += WARP)
             d[at[i]] = expf(x[at[i]] - s.top) / s.sum * (g[i] * scaling - dot);
     }
 
     __device__ void token(int64_t t, int lane, float *) const
     {
-        const float *x = logits + t * n_experts, *g = dprobs + t * k;
-        const int32_t *at = ids + t * k;
-        float *d = dlogits + t * n_experts;
-        for (int64_t e = lane; e < n_experts; e += WARP) d[e] = 0;
+        const float *x = logits + t * E, *g = dprobs + t * K;
+        const int32_t *at = ids + t * K;
+        float *d = dlogits + t * E;
+        for (int64_t e = lane; e < E; e += WARP) d[e] = 0;
         __syncwarp();
         if (own_scores(flags))
             own(x, g, at, lane, d);
@@ -200,19 +170,15 @@ struct choosing_d {
 
 static void router_d(const kernel_call *c)
 {
-    const op *o = c->o;
-    for_tokens(c, o->dim[DIM_ROUTER_D_T], o->dim[DIM_ROUTER_D_E],
-               choosing_d{floats_in(c, IN_ROUTER_D_dprobs), floats_in(c, IN_ROUTER_D_logits),
-                          ints_in(c, IN_ROUTER_D_ids), floats_out(c, OUT_ROUTER_D_dlogits),
-                          o->dim[DIM_ROUTER_D_E], o->dim[DIM_ROUTER_D_K], o->flags,
-                          (float)o->real[REAL_ROUTER_D_scaling]});
+    const op_router_d o = op_router_d_of(c);
+    for_tokens(c, o.T, o.E, choosing_d{o});
 }
 
 extern "C" cuda_part cuda_router(void)
 {
     static const kernel rows[] = {
-        {OP_ROUTER, "plain", experts_fit, NULL, NULL, NULL, router},
-        {OP_ROUTER_D, "plain", experts_fit, NULL, NULL, NULL, router_d},
+        {.kind = OP_ROUTER, .name = "plain", .accepts = experts_fit, .launch = router},
+        {.kind = OP_ROUTER_D, .name = "plain", .accepts = experts_fit, .launch = router_d},
     };
     return PART(rows);
 }

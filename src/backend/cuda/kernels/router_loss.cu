@@ -54,12 +54,12 @@ struct counting {
     }
 };
 
-static void count(const kernel_call *c, int32_t *counts, int64_t n_experts, int64_t k)
+static void count(const kernel_call *c, const float *logits, int32_t *counts, int64_t n_experts,
+                  int64_t k)
 {
     const samples s = samples_of(c->o);
     for_each(c, s.n() * n_experts, [=] __device__(int64_t i) { counts[i] = 0; });
-    for_tokens(c, s.n_t, n_experts,
-               counting{floats_in(c, IN_AUX_COUNT_logits), counts, s, n_experts, k, c->o->flags});
+    for_tokens(c, s.n_t, n_experts, counting{logits, counts, s, n_experts, k, c->o->flags});
 }
 
 static void aux_count(const kernel_call *c)
@@ -134,17 +134,15 @@ static loss_memory memory_of(const kernel_call *c)
     return {(double *)p, (double *)(p + 256), (float *)(p + 256 + parts)};
 }
 
-static void push(const kernel_call *c, const loss_memory &m, const float *counts, int64_t n_experts)
+template <class O>
+static void push(const kernel_call *c, const O &o, const loss_memory &m, const float *counts)
 {
-    const op *o = c->o;
-    const samples s = samples_of(o);
-    for_tokens(c, s.n_t, n_experts,
-               pushing{floats_in(c, IN_AUX_LOSS_logits), counts,
-                       floats_out(c, OUT_AUX_LOSS_dlogits), m.parts, m.scale, s, n_experts,
-                       o->flags, o->real[REAL_AUX_LOSS_gradient]});
-    if (s.n_t > 0 && !(o->flags & REPLAY))
-        add_parts_kernel<<<1, BLOCK, 0, stream_of(c)>>>(m.parts, s.n_t, m.scale,
-                                                        floats_out(c, OUT_AUX_LOSS_loss));
+    const samples s = samples_of(c->o);
+    for_tokens(c, s.n_t, o.E,
+               pushing{o.logits, counts, o.dlogits, m.parts, m.scale, s, o.E, o.flags,
+                       c->o->real[REAL_AUX_LOSS_gradient]});
+    if (s.n_t > 0 && !(o.flags & REPLAY))
+        add_parts_kernel<<<1, BLOCK, 0, stream_of(c)>>>(m.parts, s.n_t, m.scale, o.loss);
 }
 
 static int64_t aux_loss_bytes(const op *o, const op_types *)
@@ -155,24 +153,18 @@ static int64_t aux_loss_bytes(const op *o, const op_types *)
 
 static void aux_loss(const kernel_call *c)
 {
-    const op *o = c->o;
-    const samples s = samples_of(o);
+    const op_aux_loss o = op_aux_loss_of(c);
+    const samples s = samples_of(c->o);
     const loss_memory m = memory_of(c);
-    const int64_t n_experts = o->dim[DIM_AUX_LOSS_E], k = o->dim[DIM_AUX_LOSS_K];
-    const float *counts = floats_in(c, IN_AUX_LOSS_counts);
+    const float *counts = o.counts ? o.counts + s.of(0) * o.E : m.counts;
     if (s.n_t <= 0) return;
-    put_scale_kernel<<<1, 1, 0, stream_of(c)>>>(m.scale, aux_scale(o, counts));
-    if (!counts) {
+    put_scale_kernel<<<1, 1, 0, stream_of(c)>>>(m.scale, aux_scale(c->o, o.counts));
+    if (!o.counts) {
         int32_t *found = (int32_t *)m.counts;
-        float *as_float = m.counts;
-        count(c, found, n_experts, k);
-        for_each(c, s.n() * n_experts,
-                 [=] __device__(int64_t i) { as_float[i] = (float)found[i]; });
-        counts = m.counts;
-    } else {
-        counts += s.of(0) * n_experts;
+        count(c, o.logits, found, o.E, o.K);
+        for_each(c, s.n() * o.E, [=] __device__(int64_t i) { m.counts[i] = (float)found[i]; });
     }
-    push(c, m, counts, n_experts);
+    push(c, o, m, counts);
 }
 
 static int64_t token_bytes(const op *o, const op_types *)
@@ -182,13 +174,12 @@ static int64_t token_bytes(const op *o, const op_types *)
 
 static void aux_global(const kernel_call *c)
 {
-    const op *o = c->o;
+    const op_aux_global o = op_aux_global_of(c);
     const loss_memory m = memory_of(c);
-    global_scale_kernel<<<1, 1, 0, stream_of(c)>>>(
-        m.scale, floats_in(c, IN_AUX_GLOBAL_counts), o->dim[DIM_AUX_GLOBAL_E],
-        o->real[REAL_AUX_GLOBAL_coefficient], (double)o->dim[DIM_AUX_GLOBAL_K],
-        (double)o->dim[DIM_AUX_GLOBAL_STEPS], (double)o->dim[DIM_AUX_GLOBAL_TOKENS]);
-    push(c, m, floats_in(c, IN_AUX_GLOBAL_counts), o->dim[DIM_AUX_GLOBAL_E]);
+    global_scale_kernel<<<1, 1, 0, stream_of(c)>>>(m.scale, o.counts, o.E,
+                                                   c->o->real[REAL_AUX_GLOBAL_coefficient],
+                                                   (double)o.K, (double)o.STEPS, (double)o.TOKENS);
+    push(c, o, m, o.counts);
 }
 
 /* ---- z loss: the mean of logsumexp^2 */
@@ -213,20 +204,16 @@ struct z_pushing {
 
 static void z_loss(const kernel_call *c)
 {
-    const op *o = c->o;
+    const op_z_loss o = op_z_loss_of(c);
     const loss_memory m = memory_of(c);
-    const int64_t n_t = o->dim[DIM_Z_LOSS_T], n_experts = o->dim[DIM_Z_LOSS_E];
-    if (n_t <= 0) return;
-    put_scale_kernel<<<1, 1, 0, stream_of(c)>>>(m.scale,
-                                                o->real[REAL_Z_LOSS_coefficient] / (double)n_t);
-    for_tokens(c, n_t, n_experts,
-               z_pushing{floats_in(c, IN_Z_LOSS_logits), floats_out(c, OUT_Z_LOSS_dlogits), m.parts,
-                         n_experts,
-                         2 * o->real[REAL_Z_LOSS_coefficient] * o->real[REAL_Z_LOSS_gradient] /
-                             (double)n_t});
-    if (!(o->flags & REPLAY))
-        add_parts_kernel<<<1, BLOCK, 0, stream_of(c)>>>(m.parts, n_t, m.scale,
-                                                        floats_out(c, OUT_Z_LOSS_loss));
+    const double *real = c->o->real, coefficient = real[REAL_Z_LOSS_coefficient];
+    if (o.T <= 0) return;
+    put_scale_kernel<<<1, 1, 0, stream_of(c)>>>(m.scale, coefficient / (double)o.T);
+    for_tokens(c, o.T, o.E,
+               z_pushing{o.logits, o.dlogits, m.parts, o.E,
+                         2 * coefficient * real[REAL_Z_LOSS_gradient] / (double)o.T});
+    if (!(o.flags & REPLAY))
+        add_parts_kernel<<<1, BLOCK, 0, stream_of(c)>>>(m.parts, o.T, m.scale, o.loss);
 }
 
 static bool second_fits(const op *o, const op_types *t)
@@ -242,10 +229,26 @@ static bool third_fits(const op *o, const op_types *t)
 extern "C" cuda_part cuda_router_loss(void)
 {
     static const kernel rows[] = {
-        {OP_AUX_COUNT, "plain", second_fits, NULL, NULL, aux_count_bytes, aux_count},
-        {OP_AUX_LOSS, "plain", third_fits, NULL, NULL, aux_loss_bytes, aux_loss},
-        {OP_AUX_GLOBAL, "plain", second_fits, NULL, NULL, token_bytes, aux_global},
-        {OP_Z_LOSS, "plain", second_fits, NULL, NULL, token_bytes, z_loss},
+        {.kind = OP_AUX_COUNT,
+         .name = "plain",
+         .accepts = second_fits,
+         .workspace = aux_count_bytes,
+         .launch = aux_count},
+        {.kind = OP_AUX_LOSS,
+         .name = "plain",
+         .accepts = third_fits,
+         .workspace = aux_loss_bytes,
+         .launch = aux_loss},
+        {.kind = OP_AUX_GLOBAL,
+         .name = "plain",
+         .accepts = second_fits,
+         .workspace = token_bytes,
+         .launch = aux_global},
+        {.kind = OP_Z_LOSS,
+         .name = "plain",
+         .accepts = second_fits,
+         .workspace = token_bytes,
+         .launch = z_loss},
     };
     return PART(rows);
 }

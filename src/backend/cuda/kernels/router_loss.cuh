@@ -37,16 +37,17 @@ static int64_t aux_count_bytes(const op *o, const op_types *)
 }
 
 /* Counts of samples [samples here][E], as a row finds them. */
-typedef void find_counts(const kernel_call *c, int32_t *counts, int64_t n_experts, int64_t k);
+typedef void find_counts(const kernel_call *c, const float *logits, int32_t *counts,
+                         int64_t n_experts, int64_t k);
 
 static void add_counts(const kernel_call *c, find_counts *find)
 {
-    const int64_t n_experts = c->o->dim[DIM_AUX_COUNT_E];
+    const op_aux_count o = op_aux_count_of(c);
     const samples s = samples_of(c->o);
-    const int32_t *found = (const int32_t *)c->workspace;
-    find(c, (int32_t *)c->workspace, n_experts, c->o->dim[DIM_AUX_COUNT_K]);
-    float *counts = floats_out(c, OUT_AUX_COUNT_counts) + s.of(0) * n_experts;
-    for_each(c, s.n() * n_experts, [=] __device__(int64_t i) { counts[i] += (float)found[i]; });
+    int32_t *found = (int32_t *)c->workspace;
+    find(c, o.logits, found, o.E, o.K);
+    float *counts = o.counts + s.of(0) * o.E;
+    for_each(c, s.n() * o.E, [=] __device__(int64_t i) { counts[i] += (float)found[i]; });
 }
 
 /* What sums of P times counts are multiplied with. `counts`: of all ranks, or NULL. */

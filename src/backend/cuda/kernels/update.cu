@@ -79,13 +79,12 @@ static int64_t squares_bytes(const op *o, const op_types *)
 
 static void squares(const kernel_call *c)
 {
-    const int64_t rows = c->o->dim[DIM_SQUARES_ROWS];
-    const int64_t n = rows > 0 ? pieces_most(c->o->dim[DIM_SQUARES_N], rows) : 0;
+    const op_squares o = op_squares_of(c);
+    const int64_t n = o.ROWS > 0 ? pieces_most(o.N, o.ROWS) : 0;
     double *parts = (double *)c->workspace;
     if (n > 0)
-        squares_kernel<<<(unsigned)n, BLOCK, 0, stream_of(c)>>>(
-            in_of(c, IN_SQUARES_x), {(const double *)c->in[IN_SQUARES_table], rows}, parts);
-    add_squares_kernel<<<1, BLOCK, 0, stream_of(c)>>>(parts, n, (double *)c->out[OUT_SQUARES_sum]);
+        squares_kernel<<<(unsigned)n, BLOCK, 0, stream_of(c)>>>(o.x, {o.table, o.ROWS}, parts);
+    add_squares_kernel<<<1, BLOCK, 0, stream_of(c)>>>(parts, n, o.sum);
 }
 
 /* ---- the small blocks, each by one thread in the order of the CPU */
@@ -95,30 +94,21 @@ static __global__ void tally_kernel(tally_operands x, double *t)
     update_tally(t, &x);
 }
 
-static const double *doubles_in(const kernel_call *c, int i)
-{
-    return (const double *)c->in[i];
-}
-
 static void tally(const kernel_call *c)
 {
-    const tally_operands x = {floats_in(c, IN_TALLY_loss),   floats_in(c, IN_TALLY_mtp),
-                              floats_in(c, IN_TALLY_aux),    floats_in(c, IN_TALLY_z),
-                              floats_in(c, IN_TALLY_rows),   doubles_in(c, IN_TALLY_counts),
-                              doubles_in(c, IN_TALLY_given), doubles_in(c, IN_TALLY_squares),
-                              c->o->dim[DIM_TALLY_MICROS],   c->o->dim[DIM_TALLY_LAYERS]};
-    tally_kernel<<<1, 1, 0, stream_of(c)>>>(x, (double *)c->out[OUT_TALLY_tally]);
+    const op_tally o = op_tally_of(c);
+    tally_kernel<<<1, 1, 0, stream_of(c)>>>(
+        {o.loss, o.mtp, o.aux, o.z, o.rows, o.counts, o.given, o.squares, o.MICROS, o.LAYERS},
+        o.tally);
 }
 
 static void sum(const kernel_call *c)
 {
-    const int64_t p = c->o->dim[DIM_SUM_P], n = c->o->dim[DIM_SUM_N];
-    const double *x = doubles_in(c, IN_SUM_x); /* [P][N] */
-    double *y = (double *)c->out[OUT_SUM_y];   /* [N] */
-    for_each(c, n, [=] __device__(int64_t i) {
-        double all = x[i];
-        for (int64_t k = 1; k < p; k++) all += x[k * n + i];
-        y[i] = all;
+    const op_sum o = op_sum_of(c);
+    for_each(c, o.N, [=] __device__(int64_t i) {
+        double all = o.x[i];
+        for (int64_t k = 1; k < o.P; k++) all += o.x[k * o.N + i];
+        o.y[i] = all;
     });
 }
 
@@ -130,11 +120,12 @@ static __global__ void verdict_kernel(const double *sums, const double *given, v
 
 static void verdict(const kernel_call *c)
 {
+    const op_verdict o = op_verdict_of(c);
     const double *r = c->o->real;
     verdict_kernel<<<1, 1, 0, stream_of(c)>>>(
-        doubles_in(c, IN_VERDICT_sums), doubles_in(c, IN_VERDICT_given),
+        o.sums, o.given,
         {r[REAL_VERDICT_clip], r[REAL_VERDICT_skip], r[REAL_VERDICT_beta1], r[REAL_VERDICT_beta2]},
-        (double *)c->out[OUT_VERDICT_verdict]);
+        o.verdict);
 }
 
 /* ---- AdamW */
@@ -213,25 +204,22 @@ static __global__ void adam_part_kernel(update_arrays a, adam_numbers k, update_
 
 static void adamw(const kernel_call *c)
 {
+    const op_adamw o = op_adamw_of(c);
     const double *r = c->o->real;
-    const int64_t rows = c->o->dim[DIM_ADAMW_ROWS];
     const adam_numbers k = adam_of(r[REAL_ADAMW_beta1], r[REAL_ADAMW_beta2], r[REAL_ADAMW_eps],
-                                   (c->o->flags & DECAY_L2) != 0);
-    const update_arrays a = {in_of(c, IN_ADAMW_gradient), out_of(c, OUT_ADAMW_weight),
-                             out_of(c, OUT_ADAMW_master), out_of(c, OUT_ADAMW_first),
-                             out_of(c, OUT_ADAMW_second)};
-    const window of = {c->o->dim[DIM_ADAMW_FROM], c->o->dim[DIM_ADAMW_COUNT]};
-    const update_table t = {doubles_in(c, IN_ADAMW_table), rows};
-    const double *verdict = doubles_in(c, IN_ADAMW_verdict);
-    const int64_t n = c->o->dim[DIM_ADAMW_N], each = of.n / UPDATE_PIECE + 2;
+                                   (o.flags & DECAY_L2) != 0);
+    const update_arrays a = {o.gradient, o.weight, o.master, o.first, o.second};
+    const window of = {o.FROM, o.COUNT};
+    const update_table t = {o.table, o.ROWS};
+    const int64_t each = of.n / UPDATE_PIECE + 2;
     enum { BLOCKS_MOST = 1056 }; /* eight on each multiprocessor */
-    if (rows <= 0) return;
-    if (of.n < n)
+    if (o.ROWS <= 0) return;
+    if (of.n < o.N)
         adam_part_kernel<<<(unsigned)(each < BLOCKS_MOST ? each : BLOCKS_MOST), BLOCK, 0,
-                           stream_of(c)>>>(a, k, t, of, verdict);
+                           stream_of(c)>>>(a, k, t, of, o.verdict);
     else
-        adam_kernel<<<(unsigned)pieces_most(n, rows), BLOCK, 0, stream_of(c)>>>(a, k, t, of,
-                                                                                verdict);
+        adam_kernel<<<(unsigned)pieces_most(o.N, o.ROWS), BLOCK, 0, stream_of(c)>>>(a, k, t, of,
+                                                                                    o.verdict);
 }
 
 /* ---- the routers' biases */
@@ -249,21 +237,19 @@ static __global__ void bias_kernel(const float *load_of, const double *verdict, 
 
 static void bias_update(const kernel_call *c)
 {
-    bias_kernel<<<1, BLOCK, 0, stream_of(c)>>>(
-        floats_in(c, IN_BIAS_UPDATE_load), doubles_in(c, IN_BIAS_UPDATE_verdict),
-        floats_out(c, OUT_BIAS_UPDATE_bias), c->o->dim[DIM_BIAS_UPDATE_E],
-        (float)c->o->real[REAL_BIAS_UPDATE_rate]);
+    const op_bias_update o = op_bias_update_of(c);
+    bias_kernel<<<1, BLOCK, 0, stream_of(c)>>>(o.load, o.verdict, o.bias, o.E, o.rate);
 }
 
 extern "C" cuda_part cuda_update(void)
 {
     static const kernel rows[] = {
-        {OP_SQUARES, "plain", NULL, NULL, NULL, squares_bytes, squares},
-        {OP_TALLY, "plain", NULL, NULL, NULL, NULL, tally},
-        {OP_SUM, "plain", NULL, NULL, NULL, NULL, sum},
-        {OP_VERDICT, "plain", NULL, NULL, NULL, NULL, verdict},
-        {OP_ADAMW, "plain", NULL, NULL, NULL, NULL, adamw},
-        {OP_BIAS_UPDATE, "plain", NULL, NULL, NULL, NULL, bias_update},
+        {.kind = OP_SQUARES, .name = "plain", .workspace = squares_bytes, .launch = squares},
+        {.kind = OP_TALLY, .name = "plain", .launch = tally},
+        {.kind = OP_SUM, .name = "plain", .launch = sum},
+        {.kind = OP_VERDICT, .name = "plain", .launch = verdict},
+        {.kind = OP_ADAMW, .name = "plain", .launch = adamw},
+        {.kind = OP_BIAS_UPDATE, .name = "plain", .launch = bias_update},
     };
     return PART(rows);
 }
