@@ -110,6 +110,45 @@ bool precision_implies(const char *name, knob_id k, value *out)
     }
 }
 
+/* Null says "no" to a switch. */
+static bool agree(value said, value has)
+{
+    if (has.kind == V_BOOL && said.kind == V_NULL) return !has.flag;
+    return value_equal(said, has);
+}
+
+static bool is_format(knob_id k)
+{
+    return k == K_BF16 || k == K_FP16 || k == K_FP8 || k == K_FP8_RECIPE || k == K_FP4;
+}
+
+int precision_contradicted(const recipe *r, value *has)
+{
+    for (int i = 0; i < N_IMPLIED; i++) {
+        knob_id k = implied[i];
+        if (is_format(k) && recipe_by_user(r, k) &&
+            precision_implies(recipe_word(r, K_PRECISION), k, has) && !agree(r->knob[k].v, *has))
+            return (int)k;
+    }
+    return -1;
+}
+
+/* Formats must agree with the name; what narrow formats bring along (weights in FP8, ...) must only
+ * go where the name has none. */
+const char *precision_overrides(const recipe *r, const char *name, arena *a)
+{
+    textbuf t = text_init(a);
+    text_add(&t, "PRECISION=%s", name);
+    for (knob_id k = K_BF16; k <= K_GRAD_FP32; k++) {
+        value has;
+        if (!recipe_by_user(r, k) || !precision_implies(name, k, &has)) continue;
+        bool goes = has.kind == V_BOOL && !has.flag && k != K_GRAD_FP32;
+        if ((is_format(k) || goes) && !value_equal(r->knob[k].v, has))
+            text_add(&t, " %s=%s", knobs[k].id, value_text(a, has));
+    }
+    return t.s;
+}
+
 /* Which recipe has these parts? The first row that agrees in weights and GEMMs. */
 static const char *name_of_parts(const recipe *r)
 {

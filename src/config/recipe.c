@@ -430,6 +430,24 @@ const char *recipe_shown(const recipe *r, knob_id k, arena *a)
     return value_text(a, r->knob[k].v);
 }
 
+const setting *recipe_out_of_range(const recipe *r, knob_id k, arena *a, value *near)
+{
+    return knob_in_range(a, k, r->knob[k].v, near) ? NULL : &r->knob[k];
+}
+
+bool recipe_changes(const recipe *r, knob_id k, value v)
+{
+    const setting *now = &r->knob[k];
+    if (v.kind != V_NULL) return !value_equal(v, now->v);
+    return now->from == FROM_USER ||
+           (now->from == FROM_MODEL && now->v.kind != V_NULL && text_equal(knobs[k].dflt, "null"));
+}
+
+bool recipe_agrees(const recipe *r, const alias_use *use)
+{
+    return value_equal(use->v, r->knob[use->knob].v);
+}
+
 double recipe_real(const recipe *r, knob_id k)
 {
     value v = r->knob[k].v;

@@ -142,6 +142,16 @@ static inline origin recipe_from(const recipe *r, knob_id k)
     return r->knob[k].from;
 }
 const char *recipe_shown(const recipe *r, knob_id k, arena *a);
+
+/* The setting, where its value lies outside of what the knob allows, and the nearest that does not;
+ * NULL: it is within. */
+const setting *recipe_out_of_range(const recipe *r, knob_id k, arena *a, value *near);
+
+/* Would this override change anything? Null takes back what a person said; of what the model says
+ * it takes only what may be none. */
+bool recipe_changes(const recipe *r, knob_id k, value v);
+
+bool recipe_agrees(const recipe *r, const alias_use *use); /* alias and knob have one value */
 static inline bool recipe_by_user(const recipe *r, knob_id k)
 {
     return r->knob[k].from == FROM_USER;

@@ -219,7 +219,7 @@ static const char *own_text(fix_search *q, knob_id k)
     r->a = q->keep;
     recipe_open(r, k);
     error err;
-    return model_fill(r, &err) ? "null" : value_text(q->keep, recipe_setting(r, k)->v);
+    return model_fill(r, &err) ? "null" : recipe_shown(r, k, q->keep);
 }
 
 /* Opens what a person set: everything but the model, or the model's shape too. */
@@ -227,9 +227,7 @@ static void reopen(fix_search *q, fix_set *set, bool shape_too)
 {
     *set = (fix_set){.n = 0};
     for (int k = 0; k < K_COUNT; k++) {
-        if (recipe_setting(q->given, (knob_id)k)->from != FROM_USER || k == K_MODEL ||
-            k == K_DATA_PATH)
-            continue;
+        if (!recipe_by_user(q->given, (knob_id)k) || k == K_MODEL || k == K_DATA_PATH) continue;
         if (k >= K_GPU)
             put(q, set, arena_text(q->keep, "%s=null", knobs[k].key));
         else if (shape_too)
@@ -289,7 +287,7 @@ static bool is_essential(int k)
 static bool open_one(fix_search *q, fix_set *set)
 {
     for (int k = 0; k < K_COUNT && !spent(q); k++) {
-        if (recipe_setting(q->given, (knob_id)k)->from != FROM_USER || is_essential(k)) continue;
+        if (!recipe_by_user(q->given, (knob_id)k) || is_essential(k)) continue;
         *set = (fix_set){.n = 0};
         put(q, set, arena_text(q->keep, "%s=null", knobs[k].key));
         if (!errors_with(q, set)) return true;
@@ -316,7 +314,7 @@ static recipe *without_model(const recipe *given, arena *a)
     recipe *r = ARENA_NEW(a, recipe);
     *r = *given;
     for (int k = 0; k < K_COUNT; k++)
-        if (recipe_setting(r, (knob_id)k)->from == FROM_MODEL) recipe_open(r, (knob_id)k);
+        if (recipe_from(r, (knob_id)k) == FROM_MODEL) recipe_open(r, (knob_id)k);
     return r;
 }
 

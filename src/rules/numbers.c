@@ -3,7 +3,6 @@
  * I1  Every number is safe for any sizes: not positive, huge, not dividing. */
 #include <string.h>
 
-#include "config/models/models.h"
 #include "config/precision.h"
 #include "rules/words.h"
 
@@ -137,36 +136,7 @@ bool rule_split_contradicts(const setup *s)
            (USER(LAYERS_PER_VSTAGE) && COUNTED);
 }
 
-/* Null says "no" to a switch. */
-static bool agree(value said, value implied)
+int rule_precision_part(const setup *s)
 {
-    if (implied.kind == V_BOOL && said.kind == V_NULL) return !implied.flag;
-    return value_equal(said, implied);
-}
-
-int rule_precision_part(const setup *s, value *implied)
-{
-    static const knob_id parts[] = {K_BF16, K_FP16, K_FP8, K_FP8_RECIPE, K_FP4};
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
-        if (recipe_setting(&s->r, parts[i])->from == FROM_USER &&
-            precision_implies(recipe_word(&s->r, K_PRECISION), parts[i], implied) &&
-            !agree(recipe_setting(&s->r, parts[i])->v, *implied))
-            return (int)parts[i];
-    return -1;
-}
-
-/* Every other knob of a resolved recipe is settled, so the model fills this one alone. */
-bool rule_own_value(const setup *s, knob_id k, arena *a, value *out)
-{
-    const setting *own = recipe_setting(&s->r, k);
-    if (own->from != FROM_USER || k == K_MODEL || !s->j.model) return false;
-    recipe *r = ARENA_NEW(a, recipe);
-    *r = s->r;
-    r->a = a;
-    recipe_open(r, k);
-    error err;
-    const setting *made = recipe_setting(r, k);
-    if (model_fill(r, &err) || made->from != FROM_MODEL) return false;
-    *out = made->v;
-    return !value_equal(*out, own->v);
+    return precision_contradicted(&s->r, &(value){0});
 }

@@ -5,7 +5,9 @@
 #include <string.h>
 
 #include "config/judgement.h"
+#include "config/job_of.h"
 #include "config/loads.h"
+#include "config/models/models.h"
 #include "config/precision.h"
 #include "rules/quantities.h"
 
@@ -84,11 +86,13 @@ const char *q_version_conflict(const setup *s, const char *argument, arena *a)
 
 static const char *list_without(const setup *s, knob_id k, const char *words, arena *a)
 {
+    const job_words list = k == K_RECOMPUTE_MODULES ? s->j.recompute_modules
+                           : k == K_GRAPH_MODULES   ? s->j.graph_modules
+                                                    : s->j.offload_modules;
     textbuf t = text_init(a);
-    for (int i = 0; i < recipe_count(&s->r, k); i++) {
-        value v = recipe_item(&s->r, k, i);
-        if (v.kind != V_TEXT || text_in(words, ',', v.text)) continue;
-        text_add(&t, "%s%s", t.n ? "," : "", v.text);
+    for (int i = 0; i < list.n; i++) {
+        const char *word = job_word(k, list.item[i]);
+        if (word && !text_in(words, ',', word)) text_add(&t, "%s%s", t.n ? "," : "", word);
     }
     return arena_text(a, "[%s]", t.s);
 }
@@ -182,14 +186,11 @@ const char *q_cp_comm_ring(const setup *s, const char *argument, arena *a)
     return rule_layers_of(s, LAYER_WINDOW) ? "all_gather" : "p2p";
 }
 
-static const char *first_of(const setup *s, knob_id k, const char *otherwise, arena *a)
-{
-    return recipe_count(&s->r, k) ? value_text(a, recipe_item(&s->r, k, 0)) : otherwise;
-}
 const char *q_cp_comm_first(const setup *s, const char *argument, arena *a)
 {
     NO_ARGUMENT;
-    return first_of(s, K_CP_COMM, "p2p", a);
+    NO_TEXT;
+    return ITEMS(CP_COMM) ? job_word(K_CP_COMM, ITEM(CP_COMM, 0)) : "p2p";
 }
 
 /* ---- the router */
@@ -203,12 +204,13 @@ const char *q_rank_capacity_fit(const setup *s, const char *argument, arena *a)
 const char *q_balancing_first(const setup *s, const char *argument, arena *a)
 {
     NO_ARGUMENT;
-    return first_of(s, K_BALANCING, "aux_loss", a);
+    NO_TEXT;
+    return ITEMS(BALANCING) ? job_word(K_BALANCING, ITEM(BALANCING, 0)) : "aux_loss";
 }
 const char *q_aux_first(const setup *s, const char *argument, arena *a)
 {
     NO_ARGUMENT;
-    return first_of(s, K_AUX_COEFF, "0.0", a);
+    return ITEMS(AUX_COEFF) ? value_text(a, value_of_float(ITEM(AUX_COEFF, 0))) : "0.0";
 }
 
 /* A coefficient for each kind of loss; what is missing gets 0. */
@@ -278,7 +280,7 @@ const char *q_own(const setup *s, const char *argument, arena *a)
     value v;
     for (int k = 0; k < K_COUNT; k++)
         if (text_equal(knobs[k].id, argument))
-            return rule_own_value(s, (knob_id)k, a, &v) ? value_text(a, v) : NULL;
+            return model_has_own(&s->r, (knob_id)k, a, &v) ? value_text(a, v) : NULL;
     return NULL;
 }
 
@@ -325,49 +327,27 @@ static const char *fp8_of_platform(const setup *s)
                      : "bf16_mixed";
 }
 
-/* Must a part that a person set give way to the name? Formats must agree with it; what narrow
- * formats bring along (weights in FP8, ...) must only go where the name has none. */
-static bool gives_way(const setup *s, knob_id k, value implied)
-{
-    const setting *now = recipe_setting(&s->r, k);
-    bool format = k == K_BF16 || k == K_FP16 || k == K_FP8 || k == K_FP8_RECIPE || k == K_FP4;
-    if (now->from != FROM_USER || value_equal(now->v, implied)) return false;
-    return format || (implied.kind == V_BOOL && !implied.flag && k != K_GRAD_FP32);
-}
-
 /* {precision:NAME}, {precision:platform} for the FP8 that the GPU has, or {precision:named} for the
  * name that the recipe has already, whose parts were set otherwise. */
 const char *q_precision(const setup *s, const char *argument, arena *a)
 {
     const char *name = text_equal(argument, "platform") ? fp8_of_platform(s)
-                       : text_equal(argument, "named")  ? recipe_word(&s->r, K_PRECISION)
+                       : text_equal(argument, "named")  ? job_word(K_PRECISION, I(PRECISION))
                                                         : argument;
-    if (!name) return NULL;
-    textbuf t = text_init(a);
-    text_add(&t, "PRECISION=%s", name);
-    for (int k = K_BF16; k <= K_GRAD_FP32; k++) {
-        value implied;
-        if (precision_implies(name, (knob_id)k, &implied) && gives_way(s, (knob_id)k, implied))
-            text_add(&t, " %s=%s", knobs[k].id, value_text(a, implied));
-    }
-    return t.s;
+    return name ? precision_overrides(&s->r, name, a) : NULL;
 }
 
-static const char *part(const setup *s, bool as_implied, arena *a)
-{
-    value implied;
-    int k = rule_precision_part(s, &implied);
-    if (k < 0) return NULL;
-    return arena_text(a, "%s=%s", knobs[k].key,
-                      value_text(a, as_implied ? implied : recipe_setting(&s->r, (knob_id)k)->v));
-}
 const char *q_precision_part(const setup *s, const char *argument, arena *a)
 {
     NO_ARGUMENT;
-    return part(s, false, a);
+    int k = rule_precision_part(s);
+    if (k < 0) return NULL;
+    return arena_text(a, "%s=%s", knobs[k].key, recipe_shown(&s->r, (knob_id)k, a));
 }
 const char *q_precision_implied(const setup *s, const char *argument, arena *a)
 {
     NO_ARGUMENT;
-    return part(s, true, a);
+    value has;
+    int k = precision_contradicted(&s->r, &has);
+    return k < 0 ? NULL : arena_text(a, "%s=%s", knobs[k].key, value_text(a, has));
 }

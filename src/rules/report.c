@@ -18,14 +18,14 @@ static bool expand_word(textbuf *t, const setup *s, const char *word, arena *a)
     size_t n = colon ? (size_t)(colon - word) : strlen(word);
     for (int k = 0; k < K_COUNT; k++) {
         if (strlen(knobs[k].id) != n || strncmp(knobs[k].id, word, n) != 0) continue;
-        const setting *now = recipe_setting(&s->r, (knob_id)k);
+        const char *why = recipe_why(&s->r, (knob_id)k);
         if (with_key) text_add(t, "%s=", knobs[k].key);
         if (colon && text_equal(colon, ":key"))
             text_add(t, "%s", knobs[k].key);
         else if (colon)
-            text_add(t, "%s", now->why ? now->why : "unset");
+            text_add(t, "%s", why ? why : "unset");
         else
-            value_print(t, now->v);
+            text_add(t, "%s", recipe_shown(&s->r, (knob_id)k, a));
         return true;
     }
     const char *quantity = rule_quantity(s, word, a);
@@ -57,14 +57,6 @@ static const char *override_of(const char *assignment, arena *a)
     return assignment;
 }
 
-/* Null takes back what a person said; of what the model says it takes only what may be none. */
-static bool null_changes(const setting *now, knob_id k)
-{
-    bool none_is_a_value = text_equal(knobs[k].dflt, "null");
-    return now->from == FROM_USER ||
-           (now->from == FROM_MODEL && now->v.kind != V_NULL && none_is_a_value);
-}
-
 static bool changes(const setup *s, const char *assignment, arena *a)
 {
     const char *equals = strchr(assignment, '=');
@@ -73,8 +65,7 @@ static bool changes(const setup *s, const char *assignment, arena *a)
     value v;
     error err;
     if (k < 0 || is_alias || knob_parse(a, (knob_id)k, equals + 1, &v, &err)) return true;
-    const setting *now = recipe_setting(&s->r, (knob_id)k);
-    return v.kind == V_NULL ? null_changes(now, (knob_id)k) : !value_equal(v, now->v);
+    return recipe_changes(&s->r, (knob_id)k, v);
 }
 
 static bool same(const char *const *a, const char *const *b)

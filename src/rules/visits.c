@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "config/models/models.h"
 #include "config/target.h"
 #include "rules/call.h"
 #include "rules/words.h"
@@ -39,15 +40,20 @@ static bool is_size(knob_id k)
 /* Lists with an entry a layer cannot survive another number of layers. */
 static void repair_value(rule_call *call, violation *v, knob_id k, const char *text)
 {
-    static const knob_id lists[] = {K_MOE_FREQ, K_LINEAR_FREQ, K_WINDOW_SKIP, K_CP_COMM};
+    const setup *s = call->s;
+    const struct {
+        knob_id k;
+        bool listed;
+    } lists[] = {{K_MOE_FREQ, LISTED(MOE_FREQ)},
+                 {K_LINEAR_FREQ, LISTED(LINEAR_FREQ)},
+                 {K_WINDOW_SKIP, LISTED(WINDOW_SKIP)},
+                 {K_CP_COMM, LISTED(CP_COMM)}};
     enum { N_LISTS = sizeof lists / sizeof lists[0] };
     const char *assignments[1 + N_LISTS] = {arena_text(call->a, "%s=%s", knobs[k].key, text)};
     int n = 1;
-    for (int i = 0; k == K_LAYERS && i < N_LISTS; i++) {
-        const setting *now = recipe_setting(&call->s->r, lists[i]);
-        if (now->from == FROM_USER && now->v.kind == V_LIST)
-            assignments[n++] = arena_text(call->a, "%s=null", knobs[lists[i]].key);
-    }
+    for (int i = 0; k == K_LAYERS && i < N_LISTS; i++)
+        if (lists[i].listed && recipe_by_user(&s->r, lists[i].k))
+            assignments[n++] = arena_text(call->a, "%s=null", knobs[lists[i].k].key);
     rule_repair(call, v, assignments, n);
 }
 
@@ -100,7 +106,7 @@ static void report_value(rule_call *call, knob_id k, value v, value near)
                          knobs[k].kind == ENUM ? "one of" : "the range is", knobs[k].allowed));
     value own;
     repair_meant(call, found, k, v);
-    if (rule_own_value(call->s, k, call->a, &own))
+    if (model_has_own(&call->s->r, k, call->a, &own))
         repair_value(call, found, k, value_text(call->a, own));
     near = guess(call, k, v, near);
     bool far = is_size(k) && v.kind == V_INT && v.whole > 0;
@@ -112,12 +118,12 @@ static void report_value(rule_call *call, knob_id k, value v, value near)
 
 static void visit_values_from(rule_call *call, bool derived)
 {
-    for (int k = 0; k < K_COUNT; k++) {
-        const setting *now = recipe_setting(&call->s->r, (knob_id)k);
+    const recipe *r = &call->s->r;
+    for (knob_id k = 0; k < K_COUNT; k++) {
         value near;
-        if ((now->from == FROM_DERIVED) == derived &&
-            !knob_in_range(call->a, (knob_id)k, now->v, &near))
-            report_value(call, (knob_id)k, now->v, near);
+        if ((recipe_from(r, k) == FROM_DERIVED) != derived) continue;
+        const setting *wrong = recipe_out_of_range(r, k, call->a, &near);
+        if (wrong) report_value(call, k, wrong->v, near);
     }
 }
 
@@ -136,14 +142,13 @@ void visit_aliases(rule_call *call)
     const recipe *r = &call->s->r;
     for (int i = 0; i < r->n_aliases; i++) {
         const alias_use *use = &r->aliases[i];
-        value own = recipe_setting(r, use->knob)->v;
-        if (use->instead || value_equal(use->v, own)) continue;
-        const char *key = knobs[use->knob].key;
-        const char *theirs = value_text(call->a, use->v), *ours = value_text(call->a, own);
+        if (use->instead || recipe_agrees(r, use)) continue;
+        const char *key = knobs[use->knob].key, *theirs = value_text(call->a, use->v);
+        const char *ours = recipe_shown(r, use->knob, call->a);
         violation *v = rule_report(
             call,
             arena_text(call->a, "%s=%.300s (%s) and %s=%.300s (%s) are one knob and must agree",
-                       use->key, theirs, use->why, key, ours, recipe_setting(r, use->knob)->why));
+                       use->key, theirs, use->why, key, ours, recipe_why(r, use->knob)));
         repair_one(call, v, use->key, ours);
         repair_one(call, v, key, theirs);
     }
@@ -158,7 +163,7 @@ void visit_lost_copies(rule_call *call)
         violation *v = rule_report(
             call, arena_text(call->a, "%s=%.300s (%s) has no effect: Megatron-Bridge takes %.300s",
                              use->key, value_text(call->a, use->v), use->why, use->instead));
-        repair_one(call, v, use->key, value_text(call->a, recipe_setting(r, use->knob)->v));
+        repair_one(call, v, use->key, recipe_shown(r, use->knob, call->a));
     }
 }
 
@@ -223,12 +228,11 @@ void visit_target(rule_call *call)
     if (!IS(TARGET, MEGATRON)) return;
     const target_gap *g;
     for (int i = 0; (g = target_gap_of(&s->j, i)); i++) {
-        const setting *x = recipe_setting(&s->r, g->knob);
         const char *key = knobs[K_TARGET].key;
         violation *v = rule_report(
             call, arena_text(call->a, "%s=%s (%s) cannot run in Megatron (%s=megatron; %s): %s",
-                             knobs[g->knob].key, value_text(call->a, x->v), x->why, key,
-                             recipe_setting(&s->r, K_TARGET)->why, g->why));
+                             knobs[g->knob].key, recipe_shown(&s->r, g->knob, call->a),
+                             recipe_why(&s->r, g->knob), key, recipe_why(&s->r, K_TARGET), g->why));
         repair_words(call, v, g->instead);
         repair_one(call, v, key, "moefold");
     }
@@ -262,8 +266,7 @@ static bool named_elsewhere(rule_call *call)
         K_LAYERS, K_MTP, K_PP, K_VPP, K_FIRST_LAYERS, K_LAST_LAYERS, K_LAYERS_PER_VSTAGE};
     value near;
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
-        if (!knob_in_range(call->a, counts[i], recipe_setting(&s->r, counts[i])->v, &near))
-            return true;
+        if (recipe_out_of_range(&s->r, counts[i], call->a, &near)) return true;
     return rule_split_contradicts(s);
 }
 
@@ -271,7 +274,7 @@ static bool split_with(recipe *r, const alternative *x)
 {
     static const knob_id derived[] = {K_VPP, K_PP_LAYOUT, K_ACCOUNT_EMBEDDING, K_ACCOUNT_LOSS};
     for (size_t i = 0; i < sizeof derived / sizeof derived[0]; i++)
-        if (recipe_setting(r, derived[i])->from <= FROM_DERIVED) recipe_open(r, derived[i]);
+        if (recipe_from(r, derived[i]) <= FROM_DERIVED) recipe_open(r, derived[i]);
     error err;
     for (int i = 0; i < x->n; i++)
         if (recipe_override(r, x->list[i], "repair", &err)) return false;
@@ -310,7 +313,7 @@ static alternative reopened(rule_call *call, bool chunks_too, int64_t pp)
         knob_id k = split_knobs[i];
         if (k == K_PP_LAYOUT && balance)
             put(&x, call->a, k, pipeline_balanced(call->a, I(LAYERS), I(MTP), stages));
-        else if (recipe_setting(&s->r, k)->from == FROM_USER)
+        else if (recipe_by_user(&s->r, k))
             put(&x, call->a, k, knobs[k].kind == BOOL ? "false" : "null");
     }
     if (chunks_too) put(&x, call->a, K_VPP, "null");

@@ -21,7 +21,7 @@
 #define LISTED(k)  (s->j.J_FIELD_##k.listed)
 #define SET(k)     job_has(&s->j, K_##k)
 #define SAID(k)    (FROM(k) == FROM_USER) /* a person wrote it, null included */
-#define FROM(k)    (recipe_setting(&s->r, K_##k)->from)
+#define FROM(k)    recipe_from(&s->r, K_##k)
 #define USER(k)    (SET(k) && SAID(k))
 #define LM         job_is_lm(&s->j) /* Megatron-LM's defaults and habits hold */
 
@@ -76,11 +76,7 @@ bool rule_pattern_is_odd(job_numbers layers);
 /* Is the split of layers given in two ways that exclude each other? Its own rules say so. */
 bool rule_split_contradicts(const setup *s);
 
-/* A knob that contradicts mixed_precision=NAME, or -1; and what the name says it is. */
-int rule_precision_part(const setup *s, value *implied);
-
-/* What the model (moefold.model) has for a knob that a person set otherwise. */
-bool rule_own_value(const setup *s, knob_id k, arena *a, value *out);
+int rule_precision_part(const setup *s); /* a knob that contradicts mixed_precision, or -1 */
 
 /* ---- sizes.c: what the model, and the world, allow. SIZES are those of near_knobs. */
 

@@ -92,6 +92,21 @@ static void fill_eos(recipe *r)
         recipe_fill(r, K_EOD, value_of_int(id), FROM_MODEL, "%s: eos_token of the tokenizer", name);
 }
 
+/* Every other knob of a resolved recipe is settled, so the model fills this one alone. */
+bool model_has_own(const recipe *resolved, knob_id k, arena *a, value *own)
+{
+    if (!recipe_by_user(resolved, k) || k == K_MODEL || !recipe_given(resolved, K_MODEL))
+        return false;
+    recipe *r = ARENA_NEW(a, recipe);
+    *r = *resolved;
+    r->a = a;
+    recipe_open(r, k);
+    error err;
+    if (model_fill(r, &err) || r->knob[k].from != FROM_MODEL) return false;
+    *own = r->knob[k].v;
+    return !value_equal(*own, resolved->knob[k].v);
+}
+
 status model_fill(recipe *r, error *err)
 {
     reopen_sizes(r);

@@ -13,6 +13,10 @@
  * layers. */
 status model_fill(recipe *r, error *err);
 
+/* What the model has for a knob of a resolved recipe that a person set otherwise; false: nothing
+ * else. */
+bool model_has_own(const recipe *resolved, knob_id k, arena *a, value *own);
+
 /* The same from the text of a config.json; `name` stands for the file in messages. No weights are
  * looked at, so a prediction module is noted and never used. */
 status model_parse_config(recipe *r, const char *name, const char *data, size_t n, error *err);
