@@ -415,7 +415,8 @@ function memoryMeasured() {
   if (!o || !s.regions) return;
   const titled = Object.fromEntries((own ? own.memory.regions : []).map(r => [r.name, r.title])), title = n => titled[n] || n;
   const fixed = alwaysThere.filter(n => s.regions[n] > 0).map(n => ({ title: title(n), bytes: s.regions[n] }));
-  const lines = [{ colour: "var(--mark)", title: "planned", bytes: s.planned_bytes }];
+  const lines = [{ colour: "var(--mark)", title: grownText(s) ? "allocated after routed buffers grew" : "planned", bytes: allocated(s) }];
+  if (grownText(s)) lines.push({ colour: "var(--soft)", title: "planned", bytes: s.planned_bytes });
   const counted = [];
   if (p && p.first_step_bytes > 0) {
     const grown = p.first_step_bytes - p.before_bytes;
@@ -670,6 +671,9 @@ function median(list) {
   const a = [...list].sort((x, y) => x - y), n = a.length;
   return n ? (a[(n - 1) >> 1] + a[n >> 1]) / 2 : 0;
 }
+// Routed buffers that were too small grow: the plan of the recipe, and what was allocated in the end.
+const allocated = m => m.allocated_bytes || m.planned_bytes;
+const grownText = m => allocated(m) > m.planned_bytes ? `; ${bytesText(allocated(m))} after routed buffers grew` : "";
 function runTiles(h) {
   const s = run.summary, last = run.lines[run.lines.length - 1], step = median(run.steps), p = own && own.price;
   const good = s && s.outcome === "finished";
@@ -679,7 +683,7 @@ function runTiles(h) {
     p ? tile(seconds(p.step_s), "a step, predicted for " + own.gpu) : null,
     s ? tile(grouped(s.tokens_per_second), "tokens/s, all ranks") : null,
     tile(last[1] === null ? "-" : last[1].toPrecision(5), "lm loss of the last step"),
-    s && s.memory ? tile(bytesText(s.memory.planned_bytes), `allocated on rank ${s.memory.rank}, the fullest`) : null));
+    s && s.memory ? tile(bytesText(s.memory.planned_bytes), `planned on rank ${s.memory.rank}, the fullest` + grownText(s.memory)) : null));
   if (s && s.error) h.append(el("p", { class: "bad" }, s.error));
   if (s) h.append(el("p", { class: "soft" }, `${grouped(s.ranks)} rank${s.ranks > 1 ? "s" : ""} on ${s.machine || "an unnamed machine"}.` +
     (s.delay_s > 0.01 * step ? ` Other programs had the cores for ${seconds(s.delay_s)} of a step.` : "")));
@@ -744,7 +748,7 @@ function beside() {
         p ? [{ n: seconds(p.step_s) }, { n: (m.step_s >= p.step_s ? "+" : "−") + percent(Math.abs(m.step_s / p.step_s - 1)) }] : [], [""]), { cls: "own" })]),
       { caption: "Time by kind, measured and predicted", stack: true }),
     s.memory ? el("h3", {}, "Memory") : null,
-    s.memory ? el("p", {}, `Rank ${s.memory.rank} allocated ${bytesText(s.memory.planned_bytes)}` + (p ? `; predicted ${bytesText(p.peak_bytes)}` : "") +
+    s.memory ? el("p", {}, `Rank ${s.memory.rank} was planned to take ${bytesText(s.memory.planned_bytes)}${grownText(s.memory)}` + (p ? `; predicted ${bytesText(p.peak_bytes)}` : "") +
       `. Its process used at most ${bytesText(s.memory.resident_bytes)} in the host's memory, program and libraries included.`) : null);
 }
 

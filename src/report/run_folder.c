@@ -143,6 +143,8 @@ static const char *memory_fault(const json_t *memory)
                                           "last_step_bytes"};
     if (!json_is_integer(json_object_get(memory, "planned_bytes")))
         return "memory has no planned_bytes";
+    const json_t *all = json_object_get(memory, "allocated_bytes");
+    if (all && !json_is_integer(all)) return "allocated_bytes of memory is no number of bytes";
     bool whole = is_counts(saved) && is_counts(temp) &&
                  json_array_size(saved) == json_array_size(temp) && number(over, "step_s") > 0;
     if (over && !whole)

@@ -50,13 +50,19 @@ subprocess.run([moefold, "report", recipe, "-o", page, "--brief"], capture_outpu
 own = json.loads(re.search(r'<script[^>]*id="data"[^>]*>(.*?)</script>', open(page).read(), re.S)[1])["own"]
 assert sum(r["bytes"] for r in own["memory"]["regions"]) == own["memory"]["peak_bytes"] == peak
 assert abs(own["price"]["step_s"] / price["step_s"] - 1) < 1e-6, (own["price"]["step_s"], price["step_s"])
-diff = asked("diff", recipe, recipe)["regions"]
-assert sum(r["a"] for r in diff.values()) == sum(r["b"] for r in diff.values()) == peak
+other = recipe.replace("128k-h100", "128k-h100-tp")
+diff, end = asked("diff", recipe, other)["regions"], asked("price", other)["peak_bytes"]
+assert (sum(r["a"] for r in diff.values()), sum(r["b"] for r in diff.values())) == (peak, end)
+for memory in check["memory"], price["memory"]:
+    held = memory["reserved"]["bytes"] if memory["reserved"] else memory["arena_bytes"]
+    assert held + memory["outside"]["bytes"] == peak, memory
+    for part in filter(None, (memory["allocated"], memory["reserved"], memory["outside"])):
+        assert part["bytes"] == sum(part["parts"].values()), part
 text = subprocess.run([moefold, "check", recipe, "--all-ranks"], capture_output=True, text=True).stdout
 named = re.findall(r"(?:fits: |optimizer of |activations included: |^Fullest +)rank (\d+)", text, re.M)
 assert len(named) == 4 and set(named) == {str(rank)}, named
 P
-for recipe in recipes/dsv3-128k-h100.yaml recipes/dsv3-4k-h100.yaml recipes/qwen3-next-8k-gb200.yaml; do
+for recipe in recipes/dsv3-128k-h100.yaml recipes/dsv3-4k-h100.yaml recipes/qwen3-next-8k-gb200.yaml recipes/qwen3-30b-4k-h100.yaml; do
     check "peaks_meet_${recipe//[^a-z0-9]/_}" python3 "$work/peak.py" "$moefold" "$work" "$recipe"
 done
 "$moefold" show tiny --as recipe cluster.gpu=cpu cluster.n_gpus=2 pp=2 >"$work/own.yaml"

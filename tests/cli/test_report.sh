@@ -40,7 +40,7 @@ same_as_price() {
 import json, sys
 d, p = json.load(sys.stdin)["own"], json.load(open(sys.argv[1]))
 assert abs(d["price"]["step_s"] / p["step_s"] - 1) < 1e-6
-assert d["memory"]["peak_bytes"] == p["peak_bytes"]
+assert d["memory"]["peak_bytes"] == p["peak_bytes"] == sum(x["bytes"] for x in d["memory"]["regions"])
 assert abs(sum(x["seconds"] for x in d["parts"]) / p["step_s"] - 1) < 1e-6
 assert [x["own"] for x in d["ladder"]].count(True) == 1 and d["front"] and d["best"] and d["changes"]
 assert len(d["knobs"]) > 250 and all(k[3] for k in d["knobs"] if k[2] == "derived")
@@ -74,11 +74,12 @@ assert d["kind"] == "run" and [l[0] for l in r["lines"]] == list(range(1, 9)) an
 assert r["summary"]["measured"] == s["measured"] and len(r["schedule"]["stages"]) == 2
 assert all(len(st["units"]) == 4 * 2 * 4 for st in r["schedule"]["stages"]), [len(st["units"]) for st in r["schedule"]["stages"]]
 assert all(abs(sum(l["loads"]) / len(l["loads"]) - 1000) < 1 for l in r["loads"]["layers"])
+assert d["own"]["memory"]["peak_bytes"] == r["summary"]["memory"]["planned_bytes"] == sum(x["bytes"] for x in d["own"]["memory"]["regions"])
 assert any(t["group"] == "ep" for t in r["summary"]["traffic"])
 m = r["summary"]["memory"]; o = m["over_step"]; there = m["regions"]
 fixed = sum(there.get(n, 0) for n in ("weights", "gradients", "optimizer", "boundary", "step"))
 most = max(a + b for a, b in zip(o["saved"], o["temporaries"]))
-assert max(o["saved"]) == there["saved"] and 0 < most <= m["planned_bytes"] - fixed, (most, m)
+assert max(o["saved"]) == there["saved"] and 0 < most <= m["allocated_bytes"] - fixed, (most, m)
 assert o["saved"][-1] == o["temporaries"][-1] == 0
 # Its step is the last one of the trace: as long as what that rank did in it, and no longer than all steps there.
 own = [e for e in t["traceEvents"] if e["ph"] == "X" and e["pid"] == m["rank"]]

@@ -103,7 +103,17 @@ got=$("$moefold" train "${five[@]}" --ranks 4 $pp=2 $cp=2 "checkpoint.load=$work
 check another_layout_resumes near "$got" "$one"
 
 # ---- routed buffers that are too small
-expect overflow_runs_again 0 'rank [01], layer [0-9]+: [0-9]+ rows do not fit into a routed buffer of' "$moefold" train "${five[@]}" --ranks 2 $ep=2 moefold.moe_buffer_factor=1.0
+expect overflow_runs_again 0 'rank [01], layer [0-9]+: [0-9]+ rows do not fit into a routed buffer of' "$moefold" train "${five[@]}" --ranks 2 $ep=2 moefold.moe_buffer_factor=1.0 \
+    --run "$work/grown"
+planned_is_kept() {
+    "$moefold" price "$work/grown/recipe.yaml" --json | python3 -c '
+import json, sys
+p, s = json.load(sys.stdin), json.load(open(sys.argv[1]))
+m = s["memory"]
+assert p["peak_bytes"] == m["planned_bytes"] == s["predicted"]["peak_bytes"] < m["allocated_bytes"] == sum(m["regions"].values()), (p["peak_bytes"], m)
+' "$work/grown/summary.json"
+}
+check what_was_planned_is_told_from_buffers_that_grew planned_is_kept
 expect overflow_stops_where_asked 3 'moefold.on_overflow=stop' "$moefold" train "${five[@]}" --ranks 2 $ep=2 moefold.moe_buffer_factor=1.0 moefold.on_overflow=stop
 
 # ---- faults: ranks that differ, a rank that dies

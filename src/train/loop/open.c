@@ -221,7 +221,8 @@ static status open_alone(trainer *t, error *err)
     TRY(run_length(t, err));
     TRY(schedule_init(&t->rates, &t->s->j, t->gbs, err));
     kernels_threads(threads_of(t));
-    TRY(trainer_open(t, t->s, err));
+    TRY(trainer_open(t, t->given, err));
+    t->planned_bytes = t->p->arena_bytes;
     return open_data(t, err);
 }
 

@@ -164,7 +164,8 @@ static json_t *json_memory(const run_memory *m)
     for (int i = 0; i < REGION_COUNT; i++)
         if (region_is_shown(i, m->bytes[i]))
             json_object_set_new(regions, region_name((region)i), json_integer(m->bytes[i]));
-    return json_pack("{s:I, s:I, s:I, s:o, s:I, s:o}", "rank", (json_int_t)m->rank, "planned_bytes",
+    return json_pack("{s:I, s:I, s:I, s:I, s:o, s:I, s:o}", "rank", (json_int_t)m->rank,
+                     "planned_bytes", (json_int_t)m->planned, "allocated_bytes",
                      (json_int_t)m->arena, "host_bytes", (json_int_t)m->host, "regions", regions,
                      "resident_bytes", (json_int_t)m->resident, "process",
                      json_pack("{s:I, s:I, s:I, s:I}", "ranks", (json_int_t)m->in_process,
@@ -195,7 +196,8 @@ static json_t *json_knobs(const trainer *t)
 static run_memory memory_of(trainer *t)
 {
     arena *scratch = arena_create();
-    run_memory mine = {.rank = comm_rank(t->c), .arena = t->p->arena_bytes};
+    run_memory mine = {
+        .rank = comm_rank(t->c), .planned = t->planned_bytes, .arena = t->p->arena_bytes};
     mine.host = t->p->host_bytes;
     mine.resident = system_count_now().most_resident;
     mine.before = t->counted[COUNT_START].resident;
@@ -227,7 +229,7 @@ static json_t *json_parts(const step_part *parts)
     return list;
 }
 
-/* Predicted, where the machine has a description, and measured, where steps were traced: of the
+/* Predicted of the recipe as it is given, where the machine has a description, and measured, where steps were traced: of the
  * stage that is predicted to compute most, else of all ranks in the mean. */
 static void add_parts(json_t *o, const trainer *t)
 {
@@ -237,11 +239,11 @@ static void add_parts(json_t *o, const trainer *t)
     step_part parts[STEP_PARTS];
     error why = {{0}};
     int64_t rank = -1;
-    status s = timing_machine(&hw, t->s, a, &why);
+    status s = timing_machine(&hw, t->given, a, &why);
     if (s) {
         json_object_set_new(o, "unpredicted", json_string(why.text));
     } else {
-        price_setup(&p, t->s, &hw, NULL, a);
+        price_setup(&p, t->given, &hw, NULL, a);
         price_parts(parts, &p);
         rank = layout_stage_rank(&t->s->lay, p.slowest);
         json_object_set_new(o, "predicted",

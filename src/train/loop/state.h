@@ -39,7 +39,9 @@ typedef struct host_times {
 } host_times;
 
 typedef struct trainer {
-    const setup *s; /* the given one, or one with larger routed buffers */
+    const setup *given;
+    const setup *s;        /* the given one, or one with larger routed buffers */
+    int64_t planned_bytes; /* of the given one's arena */
     comm *c;
     const train_options *o;
     arena *a;

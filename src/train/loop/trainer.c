@@ -229,7 +229,8 @@ status trainer_run(const setup *s, comm *c, const train_options *o, train_summar
                    error *err)
 {
     trainer *t = ARENA_NEW(a, trainer);
-    *t = (trainer){.s = s,
+    *t = (trainer){.given = s,
+                   .s = s,
                    .c = c,
                    .o = o,
                    .a = a,

@@ -49,7 +49,8 @@ typedef struct train_options {
 
 /* What the rank with the largest plan holds. */
 typedef struct run_memory {
-    int64_t rank, arena, host, bytes[REGION_COUNT]; /* planned */
+    int64_t rank, planned;                    /* of its arena, as its recipe is planned */
+    int64_t arena, host, bytes[REGION_COUNT]; /* with routed buffers that grew meanwhile */
     /* Of its process, as the system has counted: the most; before anything was taken; at the end of
      * the first and of the last step. */
     int64_t resident, before, first, last;
