@@ -43,7 +43,7 @@ static row_answer row_of(const found *f, arena *a)
                     .recompute = choice_modules(a, c->drop),
                     .offload = choice_on_host(c),
                     .graphs = choice_graphs(c->graphs),
-                    .tp_overlap = c->tp_overlap,
+                    .tp_overlap = c->pick[PICK_TP_OVERLAP],
                     .step_s = f->priced ? f->exact.step_s : f->step_s,
                     .peak_bytes = f->peak_bytes,
                     .judged = f->band > 0 ? judged_of(f, a) : NULL};

@@ -70,7 +70,7 @@ static const char *skipped_because(const making *m, stage_kind k)
 {
     const choice *c = m->won;
     if (k == DISPATCHER && c->to == TO_ALLTOALL) return "the winner's dispatcher is alltoall";
-    if (k == OVERLAP && !c->overlap && !c->tp_overlap)
+    if (k == OVERLAP && !c->overlap && !c->pick[PICK_TP_OVERLAP])
         return "the winner overlaps no EP or TP communication";
     if (k == GRAPHS && !c->graphs) return "the winner has no CUDA graphs";
     if (k == PRECISION && !narrow(m->winner))
@@ -93,6 +93,7 @@ static const char *const topics[STAGES] = {"eager", "dispatcher", "overlap", "CU
 static const char *what_of(const making *m, stage_kind k)
 {
     const choice *c = m->won;
+    const bool tp = c->pick[PICK_TP_OVERLAP];
     switch (k) {
     case EAGER:
         return "dispatcher alltoall, no overlap, no CUDA graphs, BF16";
@@ -100,7 +101,7 @@ static const char *what_of(const making *m, stage_kind k)
         return arena_text(m->a, "dispatcher %s", plan_dispatcher(m->p, c));
     case OVERLAP:
         return arena_text(m->a, "overlap: %s%s%s", c->overlap ? plan_overlap(c->overlap) : "",
-                          c->overlap && c->tp_overlap ? ", " : "", c->tp_overlap ? "TP" : "");
+                          c->overlap && tp ? ", " : "", tp ? "TP" : "");
     case GRAPHS:
         return arena_text(m->a, "CUDA graphs: %s", choice_graphs(c->graphs));
     default:
@@ -113,7 +114,7 @@ static choice choice_at(const making *m, stage_kind k)
     choice c = *m->won;
     if (k < DISPATCHER) c.to = TO_ALLTOALL;
     if (k < OVERLAP) c.overlap = OVERLAP_NOTHING;
-    if (k < OVERLAP) c.tp_overlap = false;
+    if (k < OVERLAP) c.pick[PICK_TP_OVERLAP] = 0;
     if (k < GRAPHS) c.graphs = SCOPE_NONE;
     return c;
 }

@@ -74,28 +74,6 @@ static held look(const plan_answer *p)
 
 /* ---- what it sets */
 
-/* What the row, its sizes and the lines under it say. */
-static bool in_row(knob_id k)
-{
-    static const knob_id said[] = {K_TP,           K_CP,
-                                   K_CP_COMM,      K_EP,
-                                   K_ETP,          K_PP,
-                                   K_VPP,          K_PP_LAYOUT,
-                                   K_MBS,          K_DISPATCHER,
-                                   K_FLEX,         K_SHARED_OVERLAP,
-                                   K_EP_OVERLAP,   K_DELAY_WGRAD,
-                                   K_TP_OVERLAP,   K_DISPATCH_WGRAD,
-                                   K_RECOMPUTE,    K_RECOMPUTE_METHOD,
-                                   K_OPT_OFFLOAD,  K_RECOMPUTE_LAYERS,
-                                   K_GRAPHS,       K_RECOMPUTE_MODULES,
-                                   K_PRECISION,    K_OPT_OFFLOAD_FRACTION,
-                                   K_OPT_STATES,   K_SEQUENCE_CHUNKS,
-                                   K_GRAPH_MODULES};
-    for (size_t i = 0; i < sizeof said / sizeof said[0]; i++)
-        if (said[i] == k) return true;
-    return false;
-}
-
 /* Each knob that the winner sets, nobody asked for, and no word of the row stands for. */
 static const text_answer *extras(int *n, const plan_answer *p, arena *a)
 {
@@ -107,7 +85,7 @@ static const text_answer *extras(int *n, const plan_answer *p, arena *a)
         const setting *now = &r->knob[k], *before = &p->given->knob[k];
         bool same = before->from == FROM_USER && value_equal(before->v, now->v);
         bool empty = now->v.kind == V_NULL || (now->v.kind == V_LIST && !now->v.list.n);
-        bool ours = now->from == FROM_USER && (!same || k == K_ALLOC_CONF) && !in_row(k);
+        bool ours = now->from == FROM_USER && (!same || k == K_ALLOC_CONF) && !axis_in_row(k);
         if (!ours || (empty && before->from != FROM_USER)) continue;
         list[(*n)++] = (text_answer){knobs[k].key, value_text(a, now->v)};
     }

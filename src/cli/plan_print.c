@@ -43,7 +43,8 @@ const char *plan_knobs_text(const plan_answer *p, const choice *c, arena *a)
     if (c->drop) text_add(&t, ", recompute %s", choice_modules(a, c->drop));
     if (c->offload) text_add(&t, ", %s", choice_offload(a, c));
     if (c->graphs) text_add(&t, ", CUDA graphs: %s", choice_graphs(c->graphs));
-    if (c->tp_overlap) text_add(&t, ", TP overlap");
+    for (pick_id x = 0; x < PICKS; x++)
+        if (c->pick[x]) text_add(&t, ", %s", choice_pick(a, x, c->pick[x]));
     const choice_maker *m = p->result->maker;
     const char *format = job_word(K_PRECISION, m->precisions[c->precision]);
     bool first = m->precisions[c->precision] == m->precisions[0];

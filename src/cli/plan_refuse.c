@@ -188,7 +188,7 @@ static const char *to_leave_out(const plan_answer *p, const search_options *o, a
         *r = *p->given;
         r->knob[k] = (setting){.from = FROM_NOTHING};
         seen++;
-        if (!path_decides((knob_id)k) || !some_layout(r, o, a)) continue;
+        if (!axis_decides((knob_id)k) || !some_layout(r, o, a)) continue;
         text_add(&t, "%s%s=%s", t.n ? ", " : "", knobs[k].key, value_text(a, x->v));
     }
     return t.n ? t.s : NULL;

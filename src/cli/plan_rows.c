@@ -84,8 +84,8 @@ bool plan_halve(choice *c, knob_id size)
     if (*n < 2 || *n % 2) return false;
     *n /= 2;
     if (c->pp == 1) c->vpp = 1;
-    if (c->tp == 1) c->tp_overlap = false;
     if (c->etp > 1) c->etp = c->tp;
+    choice_settle(c);
     return true;
 }
 
@@ -117,8 +117,8 @@ static const char *differences(const plan_answer *p, const choice *c, arena *a)
     add_word(&t, arena_text(a, "dispatcher %s", plan_dispatcher(p, c)), c->to != first->to);
     add_word(&t, arena_text(a, "overlap: %s", plan_overlap(c->overlap)),
              c->overlap != first->overlap);
-    add_word(&t, c->tp_overlap ? "TP overlap" : "no TP overlap",
-             c->tp_overlap != first->tp_overlap);
+    for (pick_id x = 0; x < PICKS; x++)
+        add_word(&t, choice_pick(a, x, c->pick[x]), c->pick[x] != first->pick[x]);
     add_word(&t,
              c->drop ? arena_text(a, "recompute %s", choice_modules(a, c->drop)) : "no recompute",
              c->drop != first->drop);

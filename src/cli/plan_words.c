@@ -172,7 +172,7 @@ bool plan_was_set(const plan_answer *p, knob_id k)
 
 bool plan_was_opened(const plan_answer *p, knob_id k)
 {
-    return plan_was_set(p, k) && path_decides(k) && !p->pin_all;
+    return plan_was_set(p, k) && axis_decides(k) && !p->pin_all;
 }
 
 /* ---- a recipe to compare with */

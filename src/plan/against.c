@@ -33,7 +33,7 @@ status against_join(recipe *plan, recipe *own, error *err)
                          "same model, or leave it out",
                          own->name, there ? there : "another model", here ? here : plan->name);
     for (int k = 0; k < K_COUNT; k++) {
-        if (path_decides((knob_id)k)) continue;
+        if (axis_decides((knob_id)k)) continue;
         if (plan->knob[k].from == FROM_USER)
             own->knob[k] = plan->knob[k];
         else if (own->knob[k].from == FROM_USER)

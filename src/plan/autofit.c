@@ -372,7 +372,7 @@ static bool by_search(autofit_run *m, const autofit_set *base, autofit_set *out)
     if (any) {
         search_recipe(to, res, wanted, &res->best[0].c);
         for (int k = 0; k < K_COUNT; k++)
-            if (path_decides((knob_id)k))
+            if (axis_decides((knob_id)k))
                 put(m, &set, arena_text(m->a, "%s=%s", knobs[k].key, value_text(a, to->knob[k].v)));
         /* as they were searched for */
         static const knob_id others[] = {K_N_GPUS, K_GBS, K_PRECISION_AWARE};

@@ -22,10 +22,10 @@ static choice plain_choice(const cards *k, const choice *c, card_what what, int 
                   .cp = c->cp,
                   .kind = c->kind,
                   .mbs = c->mbs,
-                  .tp_overlap = c->tp_overlap,
                   .ep = 1,
                   .etp = 1,
                   .to = TO_ALLTOALL};
+    memcpy(one.pick, c->pick, sizeof one.pick);
     if (!card_has_experts(k, what, kind) && what != CARD_PAIR) return one;
     one.ep = c->ep;
     one.etp = c->etp;
@@ -37,7 +37,7 @@ static choice plain_choice(const cards *k, const choice *c, card_what what, int 
 static bool same_choice(const choice *a, const choice *b)
 {
     return a->precision == b->precision && a->tp == b->tp && a->cp == b->cp && a->kind == b->kind &&
-           a->mbs == b->mbs && a->tp_overlap == b->tp_overlap && a->ep == b->ep &&
+           a->mbs == b->mbs && choice_picks(a) == choice_picks(b) && a->ep == b->ep &&
            a->etp == b->etp && a->to == b->to && a->overlap == b->overlap;
 }
 

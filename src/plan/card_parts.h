@@ -8,7 +8,7 @@
 #include "plan/search_memo.h"
 
 typedef struct card_key {
-    int16_t what, kind, other, cp_kind, to, overlap, precision, tp_overlap;
+    int16_t what, kind, other, cp_kind, to, overlap, precision, picks;
     int32_t tp, cp, mbs, ep, etp;
     uint32_t drop;
 } card_key;

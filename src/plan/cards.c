@@ -132,7 +132,7 @@ static card_key key_of(const cards *k, const choice *c, card_what what, int kind
                     .kind = (int16_t)kind,
                     .other = (int16_t)other,
                     .precision = (int16_t)c->precision,
-                    .tp_overlap = c->tp_overlap,
+                    .picks = (int16_t)choice_picks(c),
                     .tp = (int32_t)c->tp,
                     .cp = (int32_t)c->cp,
                     .mbs = (int32_t)c->mbs,

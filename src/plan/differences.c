@@ -16,6 +16,7 @@
 
 enum { CLUSTER = PATH_MOVES, SINGLE, TOGETHER_MOST = 3 };
 
+enum { LOOK = 1000 };          /* of the budget, for rules alone */
 static const double FAR = 0.1; /* of the step; of another distance */
 
 typedef struct change_set {
@@ -86,24 +87,24 @@ static void find_knobs(differences *d, arena *a)
 static int set_of(knob_id k)
 {
     if (k == K_GPU || k == K_N_GPUS || k == K_GPUS_PER_NODE || k == K_NVLINK) return CLUSTER;
-    int m = path_move_of(k);
-    return m >= 0 ? m : SINGLE + (int)k;
+    axis_id m = axis_of(k);
+    return m != AX_NONE ? (int)m : SINGLE + (int)k;
 }
 
 /* Knobs of one meaning change together, those that were left open on one side too (I1). */
 static void find_sets(walk *w)
 {
     const differences *d = w->out;
-    int ids[DIFFERENCES_MAX];
-    w->sets = ARENA_ARRAY(w->a, change_set, DIFFERENCES_MAX);
-    for (int i = 0; i < d->n_knobs && w->n_sets < DIFFERENCES_MAX; i++) {
+    int ids[K_COUNT];
+    w->sets = ARENA_ARRAY(w->a, change_set, K_COUNT);
+    for (int i = 0; i < d->n_knobs; i++) {
         int id = set_of(d->knobs[i].k), at = 0;
         while (at < w->n_sets && ids[at] != id) at++;
         if (!d->knobs[i].made || at < w->n_sets) continue;
         ids[w->n_sets] = id;
         change_set *s = &w->sets[w->n_sets++];
         s->name = id == CLUSTER          ? "cluster"
-                  : id < (int)PATH_MOVES ? path_move_name(id)
+                  : id < (int)PATH_MOVES ? axis_words((axis_id)id)
                                          : knobs[d->knobs[i].k].key;
         for (knob_id k = 0; k < K_COUNT && s->n < 32; k++)
             if (set_of(k) == id) s->knobs[s->n++] = k;
@@ -122,7 +123,7 @@ static void make(recipe *r, const recipe *to, const change_set *s)
 
 static bool spent(const walk *w)
 {
-    return w->j->budget && w->j->budget->left_out;
+    return w->j->budget && (w->j->budget->left_out || w->j->budget->left < 0);
 }
 
 /* False: it cannot be built, or breaks more rules (I2). */
@@ -134,6 +135,7 @@ static bool price_stop(price *out, const walk *w, const recipe *r)
     try_result t;
     error err = {{0}};
     *own = *r;
+    if (w->j->budget) w->j->budget->left -= LOOK;
     bool good = try_recipe(&t, own, &(try_job){.errors = w->errors}, scratch) &&
                 !w->j->machine(hw, t.s, scratch, &err);
     good = good && try_affords(w->j->budget, t.s);
@@ -272,7 +274,7 @@ static bool next_stop(candidate *best, const walk *w)
 
 static void walk_path(walk *w)
 {
-    int all[DIFFERENCES_MAX + 1];
+    int all[K_COUNT + 1];
     w->out->changes = ARENA_ARRAY(w->a, diff_change, w->n_sets + 1);
     w->now = ARENA_RAW(w->a, recipe, 1);
     *w->now = *w->j->a;

@@ -10,8 +10,6 @@
 #include "plan/path.h"
 #include "predict/try.h"
 
-enum { DIFFERENCES_MAX = 48 };
-
 typedef struct diff_knob {
     knob_id k;
     value from, to;

@@ -11,58 +11,8 @@
 #include "base/clock.h"
 #include "predict/try.h"
 
-enum { MOVE_KNOBS = 14, TOGETHER_MOST = 3 };
-
-typedef struct move {
-    const char *name;
-    int n;
-    knob_id knobs[MOVE_KNOBS];
-} move;
-
-static const move moves[] = {
-    {"TP", 2, {K_TP, K_SP}},
-    {"CP", 1, {K_CP}},
-    {"CP communication", 3, {K_CP_COMM, K_CP_LEVELS, K_LATENT_RING}},
-    {"stages",
-     14,
-     {K_PP, K_VPP, K_PP_LAYOUT, K_FIRST_LAYERS, K_LAST_LAYERS, K_ACCOUNT_EMBEDDING, K_ACCOUNT_LOSS,
-      K_LAYERS_PER_VSTAGE, K_GROUP_SIZE, K_OVERLAP_P2P, K_BATCH_P2P, K_OVERLAP_P2P_FLUSH,
-      K_DEFER_EMBEDDING, K_DEFER_LIMIT}},
-    {"EP", 2, {K_EP, K_ETP}},
-    {"microbatch", 1, {K_MBS}},
-    {"dispatcher", 3, {K_DISPATCHER, K_FLEX, K_FLEX_SMS}},
-    {"fused routing", 2, {K_ROUTER_FUSION, K_PERMUTE_FUSION}},
-    {"expert overlap",
-     5,
-     {K_EP_OVERLAP, K_DELAY_WGRAD, K_SHARED_OVERLAP, K_DISPATCH_WGRAD, K_EARLY_ATTN}},
-    {"TP overlap", 1, {K_TP_OVERLAP}},
-    {"DP overlap", 4, {K_GRAD_OVERLAP, K_PARAM_OVERLAP, K_PARAM_STEP_OVERLAP, K_ALIGN_GATHER}},
-    {"recompute", 4, {K_RECOMPUTE, K_RECOMPUTE_METHOD, K_RECOMPUTE_LAYERS, K_RECOMPUTE_MODULES}},
-    {"graphs",
-     9,
-     {K_GRAPHS, K_GRAPH_MODULES, K_GRAPH_WARMUP, K_PAGED_STASH, K_OP_FUSER, K_RANK_CAPACITY,
-      K_TE_RNG, K_NAN_LOSS, K_NAN_GRAD}},
-    {"offload", 3, {K_OPT_OFFLOAD, K_OPT_OFFLOAD_FRACTION, K_OPT_OFFLOAD_OVERLAP}},
-    {"precision-aware optimizer", 1, {K_PRECISION_AWARE}},
-    {"activation offload",
-     8,
-     {K_OFFLOAD, K_OFFLOAD_MODULES, K_OFFLOAD_MIN, K_OFFLOAD_FRACTION, K_OFFLOAD_DELTA,
-      K_OFFLOAD_INFLIGHT, K_LAYER_OFFLOAD, K_LAYER_OFFLOAD_N}},
-    {"precision", 2, {K_PRECISION, K_FP8_RECIPE}},
-};
-enum { MOVES = sizeof moves / sizeof moves[0], PRECISION = MOVES - 1 };
-_Static_assert((int)MOVES == (int)PATH_MOVES, "PATH_MOVES counts the moves");
-
-bool path_decides(knob_id k)
-{
-    bool of_run = k == K_NAN_LOSS || k == K_NAN_GRAD;
-    if (k == K_PRECISION_AWARE || of_run) return false; /* of the optimizer, of the run */
-    if (k == K_CONNECTIONS) return true; /* follows overlap, and costs nothing of its own */
-    for (int m = 0; m < PRECISION; m++)
-        for (int i = 0; i < moves[m].n; i++)
-            if (moves[m].knobs[i] == k) return true;
-    return false;
-}
+enum { TOGETHER_MOST = 3 };
+_Static_assert((int)PATH_MOVES == (int)AX_NONE, "a move is an axis");
 
 /* Other keys for a knob go with it: they would set it again. */
 static void forget_aliases(recipe *r, knob_id k)
@@ -71,19 +21,6 @@ static void forget_aliases(recipe *r, knob_id k)
     for (int i = 0; i < r->n_aliases; i++)
         if (r->aliases[i].knob != k) r->aliases[n++] = r->aliases[i];
     r->n_aliases = n;
-}
-
-int path_move_of(knob_id k)
-{
-    for (int m = 0; m < MOVES; m++)
-        for (int i = 0; i < moves[m].n; i++)
-            if (moves[m].knobs[i] == k) return m;
-    return -1;
-}
-
-const char *path_move_name(int m)
-{
-    return moves[m].name;
 }
 
 void path_copy(recipe *r, const recipe *from, knob_id k)
@@ -96,7 +33,7 @@ void path_open(recipe *r, const char *kept)
 {
     for (int k = 0; k < K_COUNT; k++) {
         const setting *x = &r->knob[k];
-        if (x->from != FROM_USER || !path_decides((knob_id)k)) continue;
+        if (x->from != FROM_USER || !axis_decides((knob_id)k)) continue;
         if (kept && text_equal(x->why, kept)) continue;
         r->knob[k] = (setting){.from = FROM_NOTHING};
         forget_aliases(r, (knob_id)k);
@@ -159,16 +96,15 @@ static bool same_knob(const walk *w, knob_id k)
 
 static bool differs(const walk *w, int m)
 {
-    for (int i = 0; i < moves[m].n; i++)
-        if (!same_knob(w, moves[m].knobs[i])) return true;
+    for (const axis_knob *x = axis_knobs; x->k != K_COUNT; x++)
+        if ((int)x->axis == m && !same_knob(w, x->k)) return true;
     return false;
 }
 
 static void make(recipe *r, const recipe *to, unsigned set)
 {
-    for (int m = 0; m < MOVES; m++)
-        for (int i = 0; (set >> m & 1) && i < moves[m].n; i++)
-            r->knob[moves[m].knobs[i]] = to->knob[moves[m].knobs[i]]; /* I1 */
+    for (const axis_knob *x = axis_knobs; x->k != K_COUNT; x++)
+        if (set >> x->axis & 1) r->knob[x->k] = to->knob[x->k]; /* I1 */
 }
 
 /* ---- the walk */
@@ -223,21 +159,18 @@ static stop next_stop(const walk *w, unsigned left)
 static const char *names_of(unsigned set, arena *a)
 {
     textbuf t = text_init(a);
-    for (int m = 0; m < MOVES; m++)
-        if (set >> m & 1) text_add(&t, "%s%s", t.n ? " and " : "", moves[m].name);
+    for (int m = 0; m < PATH_MOVES; m++)
+        if (set >> m & 1) text_add(&t, "%s%s", t.n ? " and " : "", axis_words((axis_id)m));
     return t.s;
 }
 
 static const char *words_of(const walk *w, unsigned set)
 {
     textbuf t = text_init(w->a);
-    for (int m = 0; m < MOVES; m++)
-        for (int i = 0; (set >> m & 1) && i < moves[m].n; i++) {
-            knob_id k = moves[m].knobs[i];
-            if (same_knob(w, k)) continue;
-            text_add(&t, "%s%s=%s", t.n ? " " : "", knobs[k].key,
-                     value_text(w->a, w->to->r.knob[k].v));
-        }
+    for (const axis_knob *x = axis_knobs; x->k != K_COUNT; x++)
+        if (set >> x->axis & 1 && !same_knob(w, x->k))
+            text_add(&t, "%s%s=%s", t.n ? " " : "", knobs[x->k].key,
+                     value_text(w->a, w->to->r.knob[x->k].v));
     return t.s;
 }
 
@@ -273,7 +206,7 @@ int price_path(path_step out[PATH_MOVES], const path_ends *e, const price *first
     unsigned left = 0;
     int n = 0;
     if (!opened(&w, a)) return 0;
-    for (int m = 0; m < MOVES; m++)
+    for (int m = 0; m < PATH_MOVES; m++)
         if (differs(&w, m)) left |= 1u << m;
     while (left) {
         stop s = next_stop(&w, left);

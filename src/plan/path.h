@@ -1,14 +1,15 @@
 /* path.h - from one recipe to another in single moves, each priced: why one beats the other.
  *
- * A move is a set of knobs that mean one thing: the split of layers over stages, what is made again
- * in backward, what runs beside expert messages. Moves are also what a search decides; all other
- * knobs (model, precision, cluster, batch, optimizer) are the job. */
+ * A move sets the knobs of one axis (axes.def): the split of layers over stages, what is made again
+ * in backward, what runs beside expert messages. All other knobs (model, cluster, batch) are the
+ * job. */
 #ifndef PLAN_PATH_H
 #define PLAN_PATH_H
 
+#include "plan/axes.h"
 #include "predict/price.h"
 
-enum { PATH_MOVES = 17, MOVED_MAX = STEP_PARTS };
+enum { PATH_MOVES = AX_NONE, MOVED_MAX = STEP_PARTS };
 
 /* Seconds of a step that went (below zero) or came, of one part. */
 typedef struct moved {
@@ -31,14 +32,6 @@ typedef struct path_ends {
     const price_options *o;
     double until; /* of clock_seconds: then what is left is one move; 0: however long it takes */
 } path_ends;
-
-/* Is a knob decided by a search: parallel sizes, layout of stages, recompute, dispatcher, overlap,
- * graphs, offload? */
-bool path_decides(knob_id k);
-
-/* The move that a knob belongs to, or -1; its name. */
-int path_move_of(knob_id k);
-const char *path_move_name(int m);
 
 /* Copies one setting as a person made it (or left it open), without other keys that would set it
  * again. */

@@ -1,6 +1,6 @@
 /* search_axes.c - axes of knobs and of rules.
  *
- * I1  The table of knobs has what search_choice.c writes; all other knobs are those of the base
+ * I1  axes.def has what search_choice.c writes; all other knobs are those of the base
  *     setup, which precision and TP decide. A test changes one axis after the other and compares.
  * I2  A word that is not known makes its rule depend on everything: less is excluded, never more.
  *     A test asks that all are known. */
@@ -12,74 +12,16 @@
 
 #include "config/job_of.h"
 
-enum { SIZES = ON_TP | ON_CP | ON_EP | ON_ETP | ON_PP, STAGES = ON_PP | ON_VPP | ON_SPLIT };
-
 void choice_values(int64_t v[AXES], const choice *c)
 {
-    const int64_t all[AXES] = {
-        c->precision, c->tp, c->cp,  c->kind,  c->mbs,     c->tp_overlap,    c->ep,      c->etp,
-        c->to,        c->pp, c->vpp, c->split, c->overlap, (int64_t)c->drop, c->offload, c->graphs};
+    const int64_t all[AT_PICKS] = {
+        c->precision, c->tp,  c->cp,    c->kind,    c->mbs,           c->ep,      c->etp,   c->to,
+        c->pp,        c->vpp, c->split, c->overlap, (int64_t)c->drop, c->offload, c->graphs};
     memcpy(v, all, sizeof all);
+    for (int p = 0; p < PICKS; p++) v[AT_PICKS + p] = c->pick[p];
 }
 
 /* ---- knobs */
-
-static const struct {
-    knob_id k;
-    unsigned axes;
-    bool keeps; /* a person's value on every layout */
-} written[] = {
-    {K_TP, ON_TP, true},
-    {K_CP, ON_CP, true},
-    {K_EP, ON_EP, true},
-    {K_ETP, ON_ETP, true},
-    {K_MBS, ON_MBS, true},
-    {K_PP, STAGES, true},
-    {K_VPP, STAGES, true},
-    {K_PP_LAYOUT, STAGES, true},
-    {K_ACCOUNT_EMBEDDING, STAGES, true},
-    {K_ACCOUNT_LOSS, STAGES, true},
-    {K_OVERLAP_P2P, STAGES, true},
-    {K_BATCH_P2P, STAGES, true},
-    {K_ALIGN_GATHER, STAGES, true},
-    {K_GROUP_SIZE, STAGES, true},
-    {K_FIRST_LAYERS, STAGES, true},
-    {K_LAST_LAYERS, STAGES, true},
-    {K_LAYERS_PER_VSTAGE, STAGES, true},
-    {K_CP_COMM, ON_CP | ON_KIND, true},
-    {K_CP_LEVELS, ON_CP | ON_KIND | ON_TP, false},
-    {K_LATENT_RING, ON_CP | ON_KIND, false},
-    {K_DISPATCHER, ON_TO, true},
-    {K_FLEX, ON_TO | ON_EP | ON_ETP, true},
-    {K_FLEX_SMS, ON_TO | ON_EP | ON_ETP, true},
-    {K_SHARED_OVERLAP, ON_OVERLAP, true},
-    {K_DISPATCH_WGRAD, ON_OVERLAP, true},
-    {K_EP_OVERLAP, ON_OVERLAP, true},
-    {K_DELAY_WGRAD, ON_OVERLAP, true},
-    {K_TP_OVERLAP, ON_TP_OVERLAP, true},
-    {K_RECOMPUTE, ON_DROP, true},
-    {K_RECOMPUTE_METHOD, ON_DROP, false},
-    {K_RECOMPUTE_LAYERS, ON_DROP, false},
-    {K_RECOMPUTE_MODULES, ON_DROP, false},
-    {K_OPT_OFFLOAD, ON_OFFLOAD, true},
-    {K_OPT_OFFLOAD_FRACTION, ON_OFFLOAD, true},
-    {K_OPT_OFFLOAD_OVERLAP, ON_OFFLOAD, true},
-    {K_OPT_STATES, ON_OFFLOAD, true},
-    {K_GRAPHS, ON_GRAPHS, true},
-    {K_GRAPH_MODULES, ON_GRAPHS, false},
-    {K_PAGED_STASH, ON_GRAPHS, false},
-    {K_OP_FUSER, ON_GRAPHS, false},
-    {K_RANK_CAPACITY, ON_GRAPHS | ON_EP, false},
-    {K_NAN_LOSS, ON_GRAPHS, false},
-    {K_NAN_GRAD, ON_GRAPHS, true},
-    {K_TE_RNG, ON_GRAPHS, true},
-    {K_CONNECTIONS, ON_TP | ON_CP | ON_OVERLAP, true},
-    {K_ROUTING_SKEW, ON_EP, true},
-    {K_BUFFER_FACTOR, ON_EP, true},
-    {K_SP, ON_TP, true},
-    {K_GRAD_OVERLAP, SIZES, true},
-    {K_PARAM_OVERLAP, SIZES, true},
-};
 
 /* Bases differ in precision and TP alone. */
 static void see_bases(unsigned of[K_COUNT], choice_maker *m)
@@ -100,10 +42,10 @@ void axes_of_knobs(unsigned of[K_COUNT], choice_maker *m)
 {
     for (int k = 0; k < K_COUNT; k++) of[k] = 0;
     see_bases(of, m);
-    for (size_t i = 0; i < sizeof written / sizeof written[0]; i++) {
-        knob_id k = written[i].k;
+    for (const axis_knob *x = axis_knobs; x->k != K_COUNT; x++) {
+        knob_id k = x->k;
         bool pinned = m->pinned[k] && (k == K_RECOMPUTE || job_has(&m->asked, k));
-        of[k] = pinned && written[i].keeps ? 0 : of[k] | written[i].axes;
+        if (x->on) of[k] = pinned && x->kept ? 0 : of[k] | x->on;
     }
 }
 
@@ -117,7 +59,7 @@ unsigned axes_closed(const unsigned of[K_COUNT])
     unsigned closed = 0;
     for (size_t i = 0; i < sizeof by / sizeof by[0]; i++)
         if (!of[by[i].k]) closed |= by[i].axes;
-    if (!of[K_PP] && !of[K_PP_LAYOUT]) closed |= STAGES;
+    if (!of[K_PP] && !of[K_PP_LAYOUT]) closed |= ON_STAGES;
     return closed;
 }
 
@@ -131,17 +73,17 @@ static const struct {
     {"rule_dp", ON_TP | ON_CP | ON_PP},
     {"rule_edp", ON_EP | ON_ETP | ON_PP},
     {"rule_microbatches", ON_TP | ON_CP | ON_PP | ON_MBS},
-    {"rule_group", STAGES},
-    {"rule_stages", STAGES},
+    {"rule_group", ON_STAGES},
+    {"rule_stages", ON_STAGES},
     {"rule_tokens", ON_TP | ON_CP | ON_MBS},
     {"rule_core_heads", ON_TP | ON_CP | ON_KIND},
-    {"rule_reaches", SIZES},
+    {"rule_reaches", ON_SIZES},
     {"judge_copies", ON_EP | ON_ETP},
     {"judge_shared_overlap_stays", ON_TO},
-    {"rule_split_contradicts", STAGES},
+    {"rule_split_contradicts", ON_STAGES},
     {"rule_precision_part", ON_PRECISION | ON_TP},
     {"q_alignment", ON_PRECISION | ON_TP},
-    {"pipe", STAGES},
+    {"pipe", ON_STAGES},
     {"padded_vocab", ON_TP},
     {"rule_bubble", AXES_ALL},
     {"rule_state_exceeds", AXES_ALL},
@@ -199,7 +141,7 @@ static bool add_word(unsigned *axes, const char *w, size_t n, bool field,
 static unsigned axes_of_visit(const rule *r)
 {
     bool of_knobs = strcmp(r->id, "value-in-range") == 0 || strcmp(r->id, "aliases-agree") == 0;
-    return of_knobs ? 0 : strcmp(r->id, "pipeline-split") == 0 ? (unsigned)STAGES : AXES_ALL;
+    return of_knobs ? 0 : strcmp(r->id, "pipeline-split") == 0 ? (unsigned)ON_STAGES : AXES_ALL;
 }
 
 unsigned axes_of_rule(const rule *r, const unsigned of[K_COUNT], const char **strange)

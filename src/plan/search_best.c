@@ -40,7 +40,7 @@ double best_limit_any(const search_result *r, const choice *c)
 static bool same_kind(const choice *a, const choice *b)
 {
     return a->kind == b->kind && a->mbs == b->mbs && a->to == b->to && a->overlap == b->overlap &&
-           a->split == b->split && a->tp_overlap == b->tp_overlap;
+           a->split == b->split && choice_picks(a) == choice_picks(b);
 }
 
 double best_limit(const search_result *r, const choice *c)

@@ -93,6 +93,13 @@ const char *choice_modules(arena *a, unsigned drop)
     return t.n ? t.s : "-";
 }
 
+const char *choice_pick(arena *a, pick_id p, int picked)
+{
+    const char *words = axis_words(axis_of(pick_values[p].list[0].k));
+    if (pick_values[p].n == 2) return picked ? words : arena_text(a, "no %s", words);
+    return edits_text((edits){&pick_values[p].list[picked], 1}, a);
+}
+
 static void list_word(word_list *l, knob_id k, int word)
 {
     l->word[l->n] = (signed char)word;
@@ -276,7 +283,48 @@ static void set_experts(destination to, const choice *c)
     put_flag(to, K_DISPATCH_WGRAD, c->overlap == OVERLAP_WGRAD);
     put_flag(to, K_EP_OVERLAP, c->overlap >= OVERLAP_EP);
     put_flag(to, K_DELAY_WGRAD, c->overlap == OVERLAP_EP_DELAY);
-    put_flag(to, K_TP_OVERLAP, c->tp_overlap);
+}
+
+static void put_edit(destination to, const edit *e)
+{
+    if (e->kind == EDIT_FLAG)
+        put_flag(to, e->k, e->flag);
+    else if (edit_holds(e, to.j))
+        return;
+    else if (e->kind == EDIT_NULL)
+        put_null(to, e->k);
+    else if (e->kind == EDIT_INT)
+        put_int(to, e->k, e->whole);
+    else
+        put_word(to, e->k, e->word);
+}
+
+static void set_picks(destination to, const choice *c)
+{
+    for (pick_id p = 0; p < PICKS; p++) put_edit(to, &pick_values[p].list[c->pick[p]]);
+}
+
+bool choice_may_pick(const choice *c, pick_id p)
+{
+    switch (p) {
+#define AXIS(...)
+#define KNOB(...)
+#define PICK(knob, words, can, ...)                                                                \
+    case PICK_##knob:                                                                              \
+        return can;
+#include "plan/axes.def"
+#undef PICK
+#undef KNOB
+#undef AXIS
+    default:
+        return false;
+    }
+}
+
+void choice_settle(choice *c)
+{
+    for (pick_id p = 0; p < PICKS; p++)
+        if (!choice_may_pick(c, p)) c->pick[p] = 0;
 }
 
 static void set_recompute(destination to, unsigned drop)
@@ -394,6 +442,7 @@ void choice_set(recipe *r, choice_maker *m, const choice *c)
     const setup *base = choice_base(m, c->precision, c->tp);
     if (base) set_context(to, c, base);
     set_experts(to, c);
+    set_picks(to, c);
     set_memory(to, c);
     set_routing(to, c);
     set_rank_capacity(to, c);
@@ -414,12 +463,6 @@ void choice_open(choice_maker *m, const recipe *given, arena *a)
 }
 
 /* ---- setups that patches start from */
-
-/* What a split of layers over stages sets or reads. */
-static const knob_id pipe_knobs[PIPE_KNOBS] = {
-    K_PP,           K_VPP,          K_PP_LAYOUT,   K_ACCOUNT_EMBEDDING,
-    K_ACCOUNT_LOSS, K_OVERLAP_P2P,  K_BATCH_P2P,   K_ALIGN_GATHER,
-    K_GROUP_SIZE,   K_FIRST_LAYERS, K_LAST_LAYERS, K_LAYERS_PER_VSTAGE};
 
 /* One stage, whatever the recipe says of more: only splits know (choice_split). */
 static void leave_stages(recipe *r)
@@ -477,7 +520,8 @@ const pipe_split *choice_split(choice_maker *m, const choice *c)
     made->ok = s->pipe.vpp == c->vpp;
     made->j = &s->j;
     made->receives_early = c->pp > 1 && s->j.overlap_p2p;
-    for (int i = 0; i < PIPE_KNOBS; i++) made->knob[i] = s->r.knob[pipe_knobs[i]];
+    for (const axis_knob *x = axis_knobs; x->k != K_COUNT; x++)
+        if (x->on == ON_STAGES) made->knob[made->n_knobs++] = (pipe_knob){x->k, s->r.knob[x->k]};
     return made;
 }
 
@@ -506,13 +550,15 @@ static bool patch(setup *out, uint64_t *written, choice_maker *m, const choice *
     recipe *r = &out->r;
     destination to = {r, &out->j, m, written};
     set_parallel(to, c);
-    for (int i = 0; split && i < PIPE_KNOBS; i++) {
-        r->knob[pipe_knobs[i]] = split->knob[i];
-        job_put_as(&out->j, split->j, pipe_knobs[i]);
-        see(to, pipe_knobs[i]);
+    for (int i = 0; split && i < split->n_knobs; i++) {
+        knob_id k = split->knob[i].k;
+        r->knob[k] = split->knob[i].s;
+        job_put_as(&out->j, split->j, k);
+        see(to, k);
     }
     set_context(to, c, choice_base(m, c->precision, c->tp));
     set_experts(to, c);
+    set_picks(to, c);
     set_memory(to, c);
     set_asked(to, c);
     set_routing(to, c);

@@ -9,6 +9,7 @@
 #include "ir/segment.h"
 #include "job/dispatcher.h"
 #include "layout/setup.h"
+#include "plan/axes.h"
 #include "predict/routing.h"
 #include "plan/search_memo.h"
 
@@ -57,22 +58,28 @@ typedef struct choice {
     cp_kind kind;
     dispatch_choice to;
     overlap_kind overlap;
-    int precision;   /* of choice_maker.precisions */
-    int split;       /* 0: as derived from PP and VPP; 1: embedding and head count as a layer */
-    unsigned drop;   /* DROP_ bits of ir/segment.h; DROP_FULL: full, layer by layer */
-    bool tp_overlap; /* tp_comm_overlap */
-    int offload;     /* quarters of the optimizer's state on the host, or OFFLOAD_MOVED */
+    int precision; /* of choice_maker.precisions */
+    int split;     /* 0: as derived from PP and VPP; 1: embedding and head count as a layer */
+    unsigned drop; /* DROP_ bits of ir/segment.h; DROP_FULL: full, layer by layer */
+    signed char pick[PICKS]; /* an index of pick_values */
+    int offload;             /* quarters of the optimizer's state on the host, or OFFLOAD_MOVED */
     graph_scope graphs;
 } choice;
 
+enum { PIPE_KNOBS = 16 };
+typedef struct pipe_knob {
+    knob_id k;
+    setting s;
+} pipe_knob;
+
 /* A split of layers over stages, as setup_init resolves it. */
-enum { PIPE_KNOBS = 12 };
 typedef struct pipe_split {
     int64_t pp, vpp;
     int split;
     bool ok, receives_early; /* overlap_p2p_communication */
     pipeline pipe;
-    setting knob[PIPE_KNOBS];
+    pipe_knob knob[PIPE_KNOBS]; /* what it sets or reads */
+    int n_knobs;
     const job *j; /* of which these knobs count */
 } pipe_split;
 
@@ -141,6 +148,18 @@ typedef struct patch_log {
 bool choice_repatch(setup *out, patch_log *log, choice_maker *m, const choice *c,
                     const pipe_split *split);
 
+/* May it have others than the plain value of a pick? Sets those to the plain one that may not. */
+bool choice_may_pick(const choice *c, pick_id p);
+void choice_settle(choice *c);
+
+/* All picks as one number. */
+static inline int choice_picks(const choice *c)
+{
+    int all = 0;
+    for (int p = 0; p < PICKS; p++) all = 8 * all + c->pick[p];
+    return all;
+}
+
 /* Inner and outer ranks of hierarchical CP; false: there is no such split. */
 bool choice_levels(const setup *base, int64_t tp, int64_t cp, int64_t levels[2]);
 
@@ -152,10 +171,11 @@ int choice_cp_comm(cp_kind k); /* J_CP_COMM_ */
 /* Under flex of the choice's EP group. Its word, of model.moe_token_dispatcher_type. */
 const dispatcher *choice_dispatcher(const choice_maker *m, const choice *c);
 const char *choice_dispatcher_word(dispatch_choice to);
-const char *choice_graphs(graph_scope g);            /* for tables */
-const char *choice_cp_kind(cp_kind k);               /* for tables */
-const char *choice_text(arena *a, const choice *c);  /* "TP1 CP32 EP32 ..." */
-const char *choice_modules(arena *a, unsigned drop); /* "layernorm+moe_act"; "-" for none */
+const char *choice_graphs(graph_scope g);                 /* for tables */
+const char *choice_cp_kind(cp_kind k);                    /* for tables */
+const char *choice_text(arena *a, const choice *c);       /* "TP1 CP32 EP32 ..." */
+const char *choice_pick(arena *a, pick_id p, int picked); /* "TP overlap", "no TP overlap" */
+const char *choice_modules(arena *a, unsigned drop);      /* "layernorm+moe_act"; "-" for none */
 
 /* Part of the optimizer's state that is on the host, and where all of it is in words: "50 % of the
  * optimizer on the host". */

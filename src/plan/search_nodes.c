@@ -51,16 +51,26 @@ static void add_node(search *s, node *list, int *n, const choice *c, double gemm
     ++*n;
 }
 
+/* Every combination of picks, the plain one first. False: that was the last. */
+static bool next_picks(choice *c)
+{
+    for (pick_id p = 0; p < PICKS; p++) {
+        if (++c->pick[p] < (int)pick_values[p].n) return true;
+        c->pick[p] = 0;
+    }
+    return false;
+}
+
 static void add_nodes(search *s, node *list, int *n, choice c)
 {
     if (!space_dense_ok(&s->sp, &c)) return;
     double gemms = fastest_gemms(s, &c);
-    for (int kind = 0; kind < CP_KINDS; kind++)
-        for (int overlap = 0; overlap < 2; overlap++) {
-            c.kind = (cp_kind)kind;
-            c.tp_overlap = overlap;
+    for (int kind = 0; kind < CP_KINDS; kind++) {
+        c.kind = (cp_kind)kind;
+        do {
             if (space_kind_ok(&s->sp, &c)) add_node(s, list, n, &c, gemms);
-        }
+        } while (next_picks(&c));
+    }
 }
 
 /* First those that cut sequences as the rule of thumb has it: good layouts are found early, and
@@ -77,7 +87,8 @@ static int by_promise(const void *a, const void *b)
 int search_list_nodes(search *s, node **out)
 {
     const space *sp = &s->sp;
-    int n = 0, most = sp->m->n_precisions * sp->tp.n * sp->cp.n * sp->mbs.n * CP_KINDS * 2;
+    int n = 0, most = sp->m->n_precisions * sp->tp.n * sp->cp.n * sp->mbs.n * CP_KINDS;
+    for (pick_id p = 0; p < PICKS; p++) most *= (int)pick_values[p].n;
     node *list = *out = ARENA_ARRAY(s->a, node, most + 1);
     choice c = {0};
     for (c.precision = 0; c.precision < s->sp.m->n_precisions; c.precision++)
@@ -102,7 +113,7 @@ void search_tell_others(const search *s, node *list, int i, int n)
     for (int k = i + 1; k < n; k++) {
         const choice *x = &list[k].c;
         if (x->tp != c->tp || x->cp != c->cp || x->mbs != c->mbs || x->precision != c->precision ||
-            x->tp_overlap != c->tp_overlap)
+            choice_picks(x) != choice_picks(c))
             continue;
         list[k].least = fmax(list[k].least, list[k].each * (list[k].attention + s->experts_least));
     }

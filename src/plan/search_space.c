@@ -246,16 +246,37 @@ static bool kind_is_pinned_away(const space *s, const choice *c)
     return pinned(s, K_CP_COMM) && !(comm->n == 1 && comm->item[0] == choice_cp_comm(c->kind));
 }
 
+static bool may_pick(pick_id p, const job *j)
+{
+    switch (p) {
+#define AXIS(...)
+#define KNOB(...)
+#define PICK(knob, words, can, may, ...)                                                           \
+    case PICK_##knob:                                                                              \
+        return may;
+#include "plan/axes.def"
+#undef PICK
+#undef KNOB
+#undef AXIS
+    default:
+        return false;
+    }
+}
+
+static bool pick_ok(const space *s, const choice *c, pick_id p, const job *j)
+{
+    const edit *e = &pick_values[p].list[c->pick[p]];
+    if (!choice_may_pick(c, p)) return !c->pick[p];
+    return pinned(s, e->k) ? edit_holds(e, s->asked) : !c->pick[p] || may_pick(p, j);
+}
+
 bool space_kind_ok(const space *s, const choice *c)
 {
     const setup *base = choice_base(s->m, c->precision, c->tp);
     const model *m = &base->m;
     int64_t heads = base->j.kv_heads, levels[2];
-    if (c->tp_overlap && c->tp == 1) return false;
-    if (pinned(s, K_TP_OVERLAP)) {
-        if (s->asked->tp_overlap != c->tp_overlap && c->tp > 1) return false;
-    } else if (c->tp_overlap && !target_overlaps_tp(&base->j))
-        return false;
+    for (pick_id p = 0; p < PICKS; p++)
+        if (!pick_ok(s, c, p, &base->j)) return false;
     if (c->cp == 1) return c->kind == CP_RING;
     if (kind_is_pinned_away(s, c)) return false;
     bool sinks = base->j.softmax == J_SOFTMAX_LEARNABLE;

@@ -41,6 +41,11 @@ static void turn(choice *c, int which, uint64_t *seed)
 {
     uint64_t n = next(seed);
     static const unsigned drops[] = {0, DROP_LAYERNORM, DROP_MOE_ACT | DROP_LAYERNORM, DROP_FULL};
+    if (which >= AT_PICKS) {
+        int p = which - AT_PICKS;
+        c->pick[p] = (signed char)(n % pick_values[p].n);
+        return;
+    }
     switch (1 << which) {
     case ON_PRECISION:
         c->precision = (int)(n % 2);
@@ -56,9 +61,6 @@ static void turn(choice *c, int which, uint64_t *seed)
         break;
     case ON_MBS:
         c->mbs = 1 << n % 3;
-        break;
-    case ON_TP_OVERLAP:
-        c->tp_overlap = n % 2;
         break;
     case ON_EP:
         c->ep = 1 << n % 7;

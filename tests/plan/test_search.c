@@ -132,7 +132,7 @@ static void many_layouts(fixture *f, bool mla, bool shared)
     same_bytes(f, &c);
     c.drop = 0;
     c.tp = 2;
-    c.tp_overlap = true;
+    c.pick[PICK_TP_OVERLAP] = 1;
     c.offload = OFFLOAD_ALL;
     same_bytes(f, &c);
     c.offload = 1;

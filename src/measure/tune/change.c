@@ -37,7 +37,7 @@ const char *tune_change(const tune *t, const char *change, edits more, arena *a)
         if (now->from != FROM_USER) continue;
         bool same = was->from == FROM_USER && value_equal(now->v, was->v);
         if (same) continue;
-        if (t->pinned[k] || (!path_decides(k) && k != K_MBS)) return NULL;
+        if (t->pinned[k] || (!axis_decides(k) && k != K_MBS)) return NULL;
         text_add(&text, "%s%s=%s", text.n ? " " : "", knobs[k].key, value_text(a, now->v));
     }
     return text.n ? text.s : "";

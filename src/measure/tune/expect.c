@@ -66,8 +66,8 @@ double steps_apart(const recipe *x, const recipe *y)
 {
     double move[PATH_MOVES] = {0}, sum = 0;
     for (knob_id k = 0; k < K_COUNT; k++) {
-        int m = path_move_of(k);
-        if (m < 0) continue;
+        axis_id m = axis_of(k);
+        if (m == AX_NONE) continue;
         double d = knob_apart(k, x->knob[k].v, y->knob[k].v);
         if (d > move[m]) move[m] = d;
     }

@@ -2,7 +2,7 @@
  * is predicted to be better.
  *
  * The job (model, sequence, batch, precision, data, number of ranks) is fixed; what a search
- * decides (path_decides) and nobody pinned may change. A trial is the start recipe with a *change*:
+ * decides (axis_decides) and nobody pinned may change. A trial is the start recipe with a *change*:
  * overrides in the order of the knob table, so that two ways to the same recipe are one trial. All
  * trials lie in a folder:
  *
