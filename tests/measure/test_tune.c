@@ -33,6 +33,9 @@ static void every_machine_is_read_back(void **state)
         assert_int_equal(s, OK);
         assert_string_equal(t, hardware_text(&y, "", NULL, NULL, a));
         assert_true(x.arch == y.arch && x.usable == y.usable && x.n_stacks == y.n_stacks);
+        for (int k = 0; k < x.n_stacks; k++)
+            assert_true(x.stacks[k].unfused_sinks == y.stacks[k].unfused_sinks &&
+                        x.stacks[k].fused_experts == y.stacks[k].fused_experts);
         assert_true(
             fabs(curve_at(&x.gemm[NUMBER_BF16], 777) - curve_at(&y.gemm[NUMBER_BF16], 777)) < 1e-6);
     }

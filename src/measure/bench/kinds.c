@@ -10,8 +10,6 @@
 #include "op/update.h"
 #include "measure/bench/microbench.h"
 
-#define COUNT(list) ((int)(sizeof(list) / sizeof((list)[0])))
-
 enum { T = 32768, W = 4096, HEADS = 32, KEYS = 4, D = 128, E = 128, K = 8, H = 2048, F = 768 };
 enum { V = 131072, R = 512, DR = 64, PAIRS = T * K, N = 1 << 27 };
 

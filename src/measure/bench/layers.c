@@ -9,8 +9,6 @@
 #include "measure/bench/microbench.h"
 #include "train/executor/optimizer.h"
 
-#define COUNT(list) ((int)(sizeof(list) / sizeof((list)[0])))
-
 /* ---- what memory binds: operations as a layer has them, on rows of the scale's width */
 
 typedef struct pass {

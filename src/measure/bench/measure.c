@@ -10,8 +10,6 @@
 #include "measure/bench/microbench.h"
 #include "backend/comm/agree.h"
 
-#define COUNT(list) ((int)(sizeof(list) / sizeof((list)[0])))
-
 /* ---- GEMMs: one of a layer's forms, or the three of them together */
 
 static timed_op added(timed_op t, measured_form f)

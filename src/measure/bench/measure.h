@@ -16,6 +16,8 @@
 #include "op/op.h"
 #include "measure/bench/scale.h"
 
+#define COUNT(list) ((int)(sizeof(list) / sizeof((list)[0])))
+
 /* A layer's GEMMs: its three forms together, or one of them. The gradient of a weight is written
  * by the first microbatch of a step and added to by the others. */
 typedef enum measured_form {

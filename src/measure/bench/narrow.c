@@ -7,8 +7,6 @@
 #include "op/quant.h"
 #include "measure/bench/microbench.h"
 
-#define COUNT(list) ((int)(sizeof(list) / sizeof((list)[0])))
-
 bool narrow_type(op_kind k, bool in, int i, dtype *type)
 {
     enum { CODES = 2, SCALES = 4 };
