@@ -207,7 +207,7 @@ const fit_answer *answer_fit(const fit *f, arena *a)
 
 const model_answer *answer_model(const setup *s, arena *a)
 {
-    param_totals totals = param_count(&s->params, &s->m);
+    param_totals totals = param_count(&s->params);
     int64_t seq = recipe_int(&s->r, K_SEQ);
     model_answer *x = ARENA_NEW(a, model_answer);
     *x = (model_answer){s->m.name,     s->m.family, totals.total,

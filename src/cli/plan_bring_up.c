@@ -151,11 +151,9 @@ static bool build(bring_up_step *out, const making *m, const choice *c, const ch
 /* Modules that the model has, of those that are worth to recompute. */
 static unsigned modules_of(const model *m)
 {
-    unsigned all = DROP_LAYERNORM | (m->mla ? DROP_MLA_UP_PROJ : 0);
-    if (m->experts) all |= DROP_MOE_ACT | DROP_MOE;
-    for (int64_t i = 0; i < m->n_layers; i++)
-        if (!model_layer_is(m, i, LAYER_MOE)) return all | DROP_MLP;
-    return all;
+    unsigned all = DROP_LAYERNORM | (m->attention->mla ? DROP_MLA_UP_PROJ : 0);
+    if (m->moe->experts) all |= DROP_MOE_ACT | DROP_MOE;
+    return all | (model_uses(m, BLOCK_MLP) ? DROP_MLP : 0);
 }
 
 static const char *added_text(const making *m, const choice *before, const choice *after)

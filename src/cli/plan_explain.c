@@ -175,12 +175,12 @@ static void say_pipeline(const plan_answer *p)
 static void say_experts(const plan_answer *p, const setup *s)
 {
     const choice *c = &p->result->best[0].c;
-    if (!s->m.experts) {
+    if (!s->m.moe->experts) {
         printf("          6. Experts: none in this model.\n");
         return;
     }
     printf("          6. Experts: %lld, %lld a rank (EP %lld, ETP %lld).\n",
-           (long long)s->m.experts, (long long)(s->m.experts / c->ep), (long long)c->ep,
+           (long long)s->m.moe->experts, (long long)(s->m.moe->experts / c->ep), (long long)c->ep,
            (long long)c->etp);
     plan_say_others(p, "experts");
 }
@@ -206,7 +206,7 @@ static const char *why_precision(const plan_answer *p)
 static void say_platform(const plan_answer *p, const setup *s)
 {
     const choice *c = &p->result->best[0].c;
-    if (s->m.experts) {
+    if (s->m.moe->experts) {
         printf("          8. Dispatcher: %s.\n", plan_dispatcher(p, c));
         plan_say_others(p, "dispatcher");
         printf("          9. Overlap of EP communication: %s.\n", plan_overlap(c->overlap));

@@ -102,7 +102,7 @@ static double state_least(const walk *w)
         double bytes = 0;
         for (int k = 0; k < s->params.n_rows; k++) {
             const param *x = &s->params.rows[k];
-            double n = (double)param_local(x, 1, 1, 1) * (double)param_block_count(&s->m, x->block);
+            double n = (double)param_local(x, 1, 1, 1) * (double)x->block->times;
             if (x->trained) bytes += n * (fmin(mode.weight, mode.plain) + mode.gradient);
         }
         least = fmin(least, bytes);

@@ -38,9 +38,10 @@ static const char *modules_of(const trial *t, int set)
     static const char *const experts[] = {"expert_fc1,moe_act", "core_attn,attn_proj",
                                           "expert_fc1,moe_act,core_attn,attn_proj"};
     static const char *const dense[] = {"core_attn", "core_attn,attn_proj", "core_attn,attn_proj"};
-    bool moe = t->s->m.experts > 0;
+    bool moe = t->s->m.moe->experts > 0;
     if (set != EVERYTHING) return moe ? experts[set] : dense[set];
-    return arena_text(t->a, "%s%score_attn,attn_proj,qkv_linear", t->s->m.mla ? "attn_norm," : "",
+    return arena_text(t->a, "%s%score_attn,attn_proj,qkv_linear",
+                      t->s->m.attention->mla ? "attn_norm," : "",
                       moe ? "mlp_norm,expert_fc1,moe_act," : "");
 }
 
@@ -75,8 +76,8 @@ static void try_variant(trial *t, const choice *c, int set)
 
 static unsigned modules_there(const trial *t, unsigned drop)
 {
-    if (!t->s->m.mla) drop &= ~(unsigned)DROP_MLA_UP_PROJ;
-    if (!t->s->m.experts) drop &= ~(unsigned)DROP_MOE_ACT;
+    if (!t->s->m.attention->mla) drop &= ~(unsigned)DROP_MLA_UP_PROJ;
+    if (!t->s->m.moe->experts) drop &= ~(unsigned)DROP_MOE_ACT;
     return drop;
 }
 
@@ -108,7 +109,7 @@ static void start_cheap(trial *t, const choice *of)
 static void start_attention(trial *t, const choice *of)
 {
     choice c = *of;
-    if (c.drop == DROP_FULL && t->s->m.experts && !pinned(t, K_RECOMPUTE))
+    if (c.drop == DROP_FULL && t->s->m.moe->experts && !pinned(t, K_RECOMPUTE))
         c.drop = modules_there(t, DROP_LAYERNORM | DROP_MLA_UP_PROJ | DROP_MOE);
     start_from(t, &c, ATTENTION);
 }

@@ -87,10 +87,10 @@ static void find_stages(finder *f, const setup *s)
 static void find_experts(finder *f, const setup *s)
 {
     choice c = *f->won;
-    if (!s->m.experts) return;
+    if (!s->m.moe->experts) return;
     for (int twice = 0; twice < 2 && !pinned(f, K_EP); twice++) {
         c.ep = twice ? f->won->ep * 2 : f->won->ep / 2;
-        if (c.ep < 1 || s->m.experts % c.ep || (!twice && f->won->ep % 2)) continue;
+        if (c.ep < 1 || s->m.moe->experts % c.ep || (!twice && f->won->ep % 2)) continue;
         try_other(f, "experts", size_text(f, "EP", c.ep, ""), &c, NULL);
     }
     c.ep = f->won->ep;
@@ -111,7 +111,7 @@ static void find_context(finder *f, const setup *s)
     for (int k = 0; k < CP_KINDS && c.cp > 1 && !pinned(f, K_CP_COMM); k++) {
         c.kind = (cp_kind)k;
         int64_t levels[2];
-        bool latent = k == CP_LATENT && (!s->m.mla || !target_has(&s->j, K_LATENT_RING));
+        bool latent = k == CP_LATENT && (!s->m.attention->mla || !target_has(&s->j, K_LATENT_RING));
         bool level = k == CP_LEVELS && !choice_levels(s, c.tp, c.cp, levels);
         if (c.kind == f->won->kind || latent || level) continue;
         try_other(f, "context", plan_cp_kind(c.kind), &c, NULL);
@@ -120,7 +120,7 @@ static void find_context(finder *f, const setup *s)
 
 static void find_dispatchers(finder *f, const setup *s)
 {
-    if (!s->m.experts || f->won->ep * f->won->etp == 1 || pinned(f, K_DISPATCHER)) return;
+    if (!s->m.moe->experts || f->won->ep * f->won->etp == 1 || pinned(f, K_DISPATCHER)) return;
     for (int to = 0; to < TO_KINDS; to++) {
         choice c = *f->won;
         c.to = (dispatch_choice)to;
@@ -139,7 +139,7 @@ static void find_overlaps(finder *f, const setup *s)
     for (int b = 0; b < OVERLAP_KINDS && !fixed; b++) {
         choice c = *f->won;
         c.overlap = (overlap_kind)b;
-        bool shared = c.overlap == OVERLAP_SHARED && (!s->m.shared_ffn || !d->shared_overlap);
+        bool shared = c.overlap == OVERLAP_SHARED && (!s->m.moe->shared_ffn || !d->shared_overlap);
         if (c.overlap == f->won->overlap || shared) continue;
         try_other(f, "overlap", plan_overlap(c.overlap), &c, NULL);
     }

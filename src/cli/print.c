@@ -26,7 +26,7 @@ json_t *cli_json_not_priced(const not_priced *list, int n)
 
 void cli_print_model(const setup *s, arena *a)
 {
-    param_totals totals = param_count(&s->params, &s->m);
+    param_totals totals = param_count(&s->params);
     int64_t seq = recipe_int(&s->r, K_SEQ);
     cli_print("Model", "%s: %s parameters, %s active per token;\n", s->m.name,
               text_count(a, totals.total), text_count(a, totals.active));

@@ -49,8 +49,9 @@ void cli_print_rank(const setup *s, int64_t rank, arena *a)
             printf("no layer");
         printf("%s%s\n", st->n_mtp ? ", prediction module" : "", st->loss ? ", head and loss" : "");
     }
-    if (s->m.experts) {
-        int64_t ep = layout_coordinate(l, GRID_EXPERT, AXIS_EP, rank), each = s->m.experts / l->ep;
+    if (s->m.moe->experts) {
+        int64_t ep = layout_coordinate(l, GRID_EXPERT, AXIS_EP, rank),
+                each = s->m.moe->experts / l->ep;
         printf("  experts %" PRId64 " to %" PRId64 " of each MoE layer\n", ep * each,
                ep * each + each - 1);
     }

@@ -13,7 +13,7 @@ enum { SKEW_MAX = 1024 };
 static int64_t most_ep(const setup *s)
 {
     int64_t world = recipe_int(&s->r, K_N_GPUS);
-    return s->m.experts < world ? s->m.experts : world;
+    return s->m.moe->experts < world ? s->m.moe->experts : world;
 }
 
 status cli_routing(price_options *o, const char *word, const setup *s, arena *a, error *err)
@@ -89,7 +89,7 @@ void cli_routing_other(other_routing *out, const recipe *given, const price_job 
 {
     const setup *now = j->s;
     *out = (other_routing){0};
-    if (!now->m.experts || now->lay.ep < 2) return;
+    if (!now->m.moe->experts || now->lay.ep < 2) return;
     arena *a = arena_create();
     recipe *r = ARENA_NEW(a, recipe);
     setup *s = ARENA_NEW(a, setup);

@@ -57,15 +57,20 @@ static const char *cut_text(const param *p, arena *a)
 
 static void print_params(const setup *s, arena *a)
 {
-    static const char *const blocks[] = {"embedding", "attention", "linear", "mlp",
-                                         "moe",       "mtp",       "head"};
+    static const char *const words[BLOCK_KINDS] = {[BLOCK_EMBEDDING] = "embedding",
+                                                   [BLOCK_ATTENTION] = "attention",
+                                                   [BLOCK_GDN] = "linear",
+                                                   [BLOCK_MLP] = "mlp",
+                                                   [BLOCK_MOE] = "moe",
+                                                   [BLOCK_MTP] = "mtp",
+                                                   [BLOCK_HEAD] = "head"};
     cli_print_model(s, a);
     printf("\n%-10s %5s  %-44s %-20s %-20s %14s\n", "block", "times", "weight", "shape", "cut by",
            "elements");
     for (int i = 0; i < s->params.n_rows; i++) {
         const param *p = &s->params.rows[i];
-        printf("%-10s %5" PRId64 "  %-44s %-20s %-20s %14s%s\n", blocks[p->block],
-               param_block_count(&s->m, p->block), p->name, shape_text(p, a), cut_text(p, a),
+        printf("%-10s %5" PRId64 "  %-44s %-20s %-20s %14s%s\n", words[p->block->kind],
+               p->block->times, p->name, shape_text(p, a), cut_text(p, a),
                text_grouped(a, param_elements(p)), p->trained ? "" : "  not trained");
     }
 }

@@ -11,8 +11,8 @@ int64_t rope_width(const setup *s)
 {
     bool none = s->j.position == J_POSITION_NONE || s->m.positions > 0;
     if (none) return 0;
-    if (s->m.mla) return s->m.qk_rope_dim;
-    return (int64_t)((double)s->m.head_dim * s->j.rope_percent) / 2 * 2;
+    if (s->m.attention->mla) return s->m.attention->qk_rope_dim;
+    return (int64_t)((double)s->m.attention->head_dim * s->j.rope_percent) / 2 * 2;
 }
 
 static bool is_yarn(const setup *s)
@@ -109,9 +109,10 @@ void rope_table(const setup *s, int64_t cp, float *table)
 double rope_softmax_scale(const setup *s)
 {
     const model *m = &s->m;
-    double size = (double)(m->mla ? m->qk_dim + m->qk_rope_dim : m->head_dim);
+    double size = (double)(m->attention->mla ? m->attention->qk_dim + m->attention->qk_rope_dim
+                                             : m->attention->head_dim);
     double scale = 1 / sqrt(size), all = s->j.rope_mscale_all;
-    if (!m->mla || !is_yarn(s) || all <= 0) return scale;
+    if (!m->attention->mla || !is_yarn(s) || all <= 0) return scale;
     double sharp = mscale(s->j.rope_factor, all);
     return scale * sharp * sharp;
 }

@@ -174,12 +174,11 @@ int seg_layer_step(builder *b, step_buffer which, int64_t elements)
 /* Rows of this layer's blocks, then of embedding and head. */
 const param *seg_row(const builder *b, const char *name)
 {
-    param_block blocks[LAYER_BLOCKS_MAX];
-    int n = param_layer_blocks(&b->s->m, b->layer, blocks);
+    const layer_kind *l = model_layer(&b->s->m, b->layer);
     for (int i = 0; i < b->s->params.n_rows; i++) {
         const param *p = &b->s->params.rows[i];
-        bool here = p->block == BLOCK_EMBEDDING || p->block == BLOCK_HEAD;
-        for (int k = 0; k < n; k++) here = here || p->block == blocks[k];
+        bool here = !param_of_layer(p);
+        for (int k = 0; k < l->n_blocks; k++) here = here || p->block == l->block[k]->weights;
         if (here && strcmp(p->name, name) == 0) return p;
     }
     return NULL;

@@ -194,12 +194,13 @@ typedef struct builder {
     arena *a;
     segment *seg;
     rank_at at;
-    int64_t seq;      /* tokens of a whole sequence */
-    int64_t B, S;     /* samples of a microbatch; tokens of each on this CP rank */
-    int64_t Tc, T;    /* tokens of this CP rank; of this TP rank's share of them */
-    int64_t layer;    /* a layer of the kind being built: its blocks, its bits */
-    int layer_step;   /* layers of the same segment before it */
-    op_module module; /* tags of what is added now */
+    int64_t seq;              /* tokens of a whole sequence */
+    int64_t B, S;             /* samples of a microbatch; tokens of each on this CP rank */
+    int64_t Tc, T;            /* tokens of this CP rank; of this TP rank's share of them */
+    int64_t layer;            /* a layer of the kind being built */
+    const model_block *block; /* its block that is being built */
+    int layer_step;           /* layers of the same segment before it */
+    op_module module;         /* tags of what is added now */
     op_role role;
     op_node node;
     int blocks; /* as in op */

@@ -115,9 +115,9 @@ int64_t step_region(const setup *s, const step_shape *z, int64_t n_weights,
         elements[STEP_MTP_IDS] = elements[STEP_MTP_LABELS] = elements[STEP_MTP_MASK] = z->Tc;
         elements[STEP_MTP_LOSS] = 2;
     }
-    if (m->experts) {
+    if (m->moe->experts) {
         elements[STEP_AUX] = elements[STEP_Z] = layers;
-        elements[STEP_LOAD] = elements[STEP_GLOBAL] = layers * m->experts;
+        elements[STEP_LOAD] = elements[STEP_GLOBAL] = layers * m->moe->experts;
         elements[STEP_OVERFLOW] = layers * 2;
     }
     for (int i = 0; i < STEP_COUNT; i++) {

@@ -47,7 +47,7 @@ static weight shape_of(const placing *p, const param *row, int64_t layer)
         w.dim[i] = ceil_div(row->dim[i], ranks_of_axis(p->l, row, i));
         w.n = mul_sat(w.n, w.dim[i]);
     }
-    bool words = row->block == BLOCK_EMBEDDING && !p->st->embedding;
+    bool words = row->block->kind == BLOCK_EMBEDDING && !p->st->embedding;
     w.copy = words;
     return w;
 }
@@ -58,10 +58,8 @@ static void see_part(void *with, const stage_part *part)
 {
     const stage_weights *w = with;
     const param_table *t = &w->s->params;
-    int first = 0, end;
-    while (first < t->n_rows && t->rows[first].block != part->block) first++;
-    for (end = first; end < t->n_rows && t->rows[end].block == part->block;) end++;
-    for (int i = end - 1; i >= first; i--) {
+    const int *start = &t->start[part->block - w->s->m.blocks], first = *start;
+    for (int i = start[1] - 1; i >= first; i--) {
         const param *row = &t->rows[i];
         if (row->trained == w->trained && stage_part_has(part, row, i == first))
             w->see(w->with, row, part->layer, part->alone);
@@ -289,8 +287,7 @@ int weight_boxes(weight_box out[PARAM_SECTIONS_MAX], const setup *s, const rank_
 
 const char *weight_name(arena *a, const setup *s, const weight *w)
 {
-    param_block b = w->row->block;
-    if (b == BLOCK_EMBEDDING || b == BLOCK_HEAD) return w->row->name;
+    if (!param_of_layer(w->row)) return w->row->name;
     if (w->layer < s->m.n_layers)
         return arena_text(a, "decoder.layers.%" PRId64 ".%s", w->layer, w->row->name);
     return arena_text(a, "mtp.layers.%" PRId64 ".%s", w->layer - s->m.n_layers, w->row->name);

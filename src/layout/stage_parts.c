@@ -10,7 +10,7 @@ typedef struct visit {
     void *with;
 } visit;
 
-static void see(const visit *v, param_block block, part_rows rows, int64_t layer, bool alone)
+static void see(const visit *v, const model_block *block, part_rows rows, int64_t layer, bool alone)
 {
     stage_part p = {block, rows, layer, alone};
     v->see(v->with, &p);
@@ -18,9 +18,8 @@ static void see(const visit *v, param_block block, part_rows rows, int64_t layer
 
 static void see_layer(const visit *v, int64_t i)
 {
-    param_block blocks[LAYER_BLOCKS_MAX];
-    for (int n = param_layer_blocks(v->m, i, blocks); n > 0; n--)
-        see(v, blocks[n - 1], ROWS_ALL, i, false);
+    const layer_kind *l = model_layer(v->m, i);
+    for (int n = l->n_blocks; n > 0; n--) see(v, l->block[n - 1]->weights, ROWS_ALL, i, false);
 }
 
 /* Prediction modules take what the final norm gives, so then it sits where the last layer is. */
@@ -34,17 +33,17 @@ void stage_parts(const model *m, const stage *s, int64_t pp,
                  void (*seen)(void *with, const stage_part *p), void *with)
 {
     visit v = {m, seen, with};
+    const model_block *embedding = m->blocks, *head = &m->blocks[m->n_blocks - 1];
     bool copied = (m->tied || m->n_mtp > 0) && pp > 1;
     int64_t modules = m->mtp_repeated && s->n_mtp > 1 ? 1 : s->n_mtp;
-    if (s->loss) see(&v, BLOCK_HEAD, ROWS_MATRIX, 0, false);
-    if (s->loss && m->tied && !s->embedding && !s->n_mtp)
-        see(&v, BLOCK_EMBEDDING, ROWS_WORDS, 0, pp > 1);
+    if (s->loss) see(&v, head, ROWS_MATRIX, 0, false);
+    if (s->loss && m->tied && !s->embedding && !s->n_mtp) see(&v, embedding, ROWS_WORDS, 0, pp > 1);
     for (int64_t i = modules - 1; i >= 0; i--) see_layer(&v, m->n_layers + i);
-    if (has_final_norm(m, s)) see(&v, BLOCK_HEAD, ROWS_VECTORS, 0, false);
+    if (has_final_norm(m, s)) see(&v, head, ROWS_VECTORS, 0, false);
     for (int64_t i = s->n_layers - 1; i >= 0; i--) see_layer(&v, s->first_layer + i);
     if (!s->embedding && s->n_mtp == 0) return;
-    see(&v, BLOCK_EMBEDDING, ROWS_OTHER, 0, false);
-    see(&v, BLOCK_EMBEDDING, ROWS_WORDS, 0, copied && !(s->embedding && s->loss));
+    see(&v, embedding, ROWS_OTHER, 0, false);
+    see(&v, embedding, ROWS_WORDS, 0, copied && !(s->embedding && s->loss));
 }
 
 bool stage_part_has(const stage_part *p, const param *row, bool first)

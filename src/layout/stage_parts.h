@@ -19,7 +19,7 @@ typedef enum part_rows {
 } part_rows;
 
 typedef struct stage_part {
-    param_block block;
+    const model_block *block;
     part_rows rows;
     int64_t layer; /* 0 for embedding and head */
     bool alone;    /* each weight in a bucket of its own: copies are kept equal across stages */

@@ -40,7 +40,6 @@ typedef struct walk {
     const model *m;
     const param_table *t;
     const layout *l;
-    int block_start[BLOCK_COUNT + 1]; /* rows of a block stand together */
     piece pieces[ROWS_MAX];
     buffer chunk[2];   /* of this chunk: dense, expert */
     int64_t padded[2]; /* all chunks so far */
@@ -53,7 +52,6 @@ static void walk_init(walk *w, const model *m, const param_table *t, const layou
     for (int i = 0; i < t->n_rows; i++) {
         const param *p = &t->rows[i];
         w->pieces[i] = (piece){param_local(p, l->tp, l->etp, l->ep), 0, buffer_of(l, p->kind)};
-        for (int b = (int)p->block + 1; b <= BLOCK_COUNT; b++) w->block_start[b] = i + 1;
     }
 }
 
@@ -67,8 +65,8 @@ static void add_row(walk *w, int i, bool alone)
 static void add_part(void *with, const stage_part *part)
 {
     walk *w = with;
-    int first = w->block_start[part->block];
-    for (int i = w->block_start[part->block + 1] - 1; i >= first; i--)
+    const int *start = &w->t->start[part->block - w->m->blocks], first = *start;
+    for (int i = start[1] - 1; i >= first; i--)
         if (stage_part_has(part, &w->t->rows[i], i == first)) add_row(w, i, part->alone);
 }
 

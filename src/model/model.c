@@ -85,48 +85,62 @@ static status check_there(const job *j, error *err)
     return OK;
 }
 
-static void init_sizes(model *m, const job *j)
+/* A number is what the layer sees, itself included; [left, right] leaves the token itself out. */
+static int64_t window_of(const job *j)
 {
-    const char *why;
-    m->hidden = within(j->hidden);
-    m->ffn = size_or(j, K_FFN, j->ffn, default_ffn(j, &why)); /* I2 */
-    m->heads = within(j->heads);
-    m->kv_heads = size_or(j, K_KV_HEADS, j->kv_heads, m->heads);
-    m->head_dim = size_or(j, K_HEAD_DIM, j->head_dim, default_head_dim(j));
-    m->experts = within(j->experts);
-    m->topk = within(j->topk);
-    m->moe_ffn = size_or(j, K_MOE_FFN, j->moe_ffn, m->ffn);
-    m->moe_latent = within(j->latent_moe);
-    m->shared_ffn = m->experts ? within(j->shared_ffn) : 0;
-    m->q_lora = within(j->q_lora);
-    m->kv_lora = within(j->kv_lora);
-    m->qk_dim = within(j->qk_dim);
-    m->qk_rope_dim = within(j->qk_rope_dim);
-    m->v_dim = within(j->v_dim);
-    m->gdn_conv = within(j->gdn_conv);
-    m->gdn_k_dim = within(j->gdn_k_dim);
-    m->gdn_v_dim = within(j->gdn_v_dim);
-    m->gdn_k_heads = within(j->gdn_k_heads);
-    m->gdn_v_heads = within(j->gdn_v_heads);
+    if (!j->window.n) return 0;
+    int64_t left = j->window.item[0];
+    if (left < 0) return 0;
+    if (!j->window.listed) left--;
+    return left >= SIZE_MOST ? SIZE_MOST : left + 1;
 }
 
-static void init_switches(model *m, const job *j)
+static attention_block attention_of(const model *m, const job *j)
 {
-    m->tied = j->tied;
-    m->glu = j->glu;
-    m->linear_bias = j->linear_bias;
-    m->attention_bias = (m->linear_bias && !j->mlp_bias_alone) || j->attn_bias;
-    m->qkv_bias = m->attention_bias || j->qkv_bias;
-    m->qk_norm = j->qk_norm;
-    m->qk_norm_whole = m->qk_norm && j->qk_norm_whole;
-    m->output_gate = j->output_gate;
-    m->sinks = j->softmax == J_SOFTMAX_LEARNABLE;
-    m->shared_gate = m->shared_ffn > 0 && j->shared_gate;
-    m->expert_bias = j->expert_bias;
-    m->norm_bias = j->norm == J_NORM_LAYERNORM;
-    m->zero_centered = j->norm_zero_centered;
-    m->mla = j->mla;
-    m->gdn = j->variant == J_VARIANT_GDN || j->variant == J_VARIANT_GDN2;
+    int64_t heads = within(j->heads);
+    attention_block b = {.heads = heads,
+                         .kv_heads = size_or(j, K_KV_HEADS, j->kv_heads, heads),
+                         .head_dim = size_or(j, K_HEAD_DIM, j->head_dim, default_head_dim(j)),
+                         .mla = j->mla,
+                         .q_lora = within(j->q_lora),
+                         .kv_lora = within(j->kv_lora),
+                         .qk_dim = within(j->qk_dim),
+                         .qk_rope_dim = within(j->qk_rope_dim),
+                         .v_dim = within(j->v_dim),
+                         .bias = (m->linear_bias && !j->mlp_bias_alone) || j->attn_bias,
+                         .qk_norm = j->qk_norm,
+                         .qk_norm_whole = j->qk_norm && j->qk_norm_whole,
+                         .output_gate = j->output_gate,
+                         .sinks = j->softmax == J_SOFTMAX_LEARNABLE};
+    b.qkv_bias = b.bias || j->qkv_bias;
+    return b;
+}
+
+static gdn_block gdn_of(const job *j)
+{
+    return (gdn_block){.conv = within(j->gdn_conv),
+                       .k_dim = within(j->gdn_k_dim),
+                       .v_dim = within(j->gdn_v_dim),
+                       .k_heads = within(j->gdn_k_heads),
+                       .v_heads = within(j->gdn_v_heads)};
+}
+
+static mlp_block mlp_of(const job *j)
+{
+    const char *why;
+    return (mlp_block){size_or(j, K_FFN, j->ffn, default_ffn(j, &why))}; /* I2 */
+}
+
+static moe_block moe_of(const job *j)
+{
+    moe_block b = {.experts = within(j->experts),
+                   .topk = within(j->topk),
+                   .ffn = size_or(j, K_MOE_FFN, j->moe_ffn, mlp_of(j).ffn),
+                   .latent = within(j->latent_moe),
+                   .expert_bias = j->expert_bias};
+    b.shared_ffn = b.experts ? within(j->shared_ffn) : 0;
+    b.shared_gate = b.shared_ffn > 0 && j->shared_gate;
+    return b;
 }
 
 static void init_vocabulary(model *m, const job *j)
@@ -141,97 +155,200 @@ static void init_vocabulary(model *m, const job *j)
     m->positions = learned ? within(j->max_positions) : 0;
 }
 
-/* A number is what the layer sees, itself included; [left, right] leaves the token itself out. */
-static int64_t window_of(const job *j)
+static const char *dense_family(const attention_block *a)
 {
-    if (!j->window.n) return 0;
-    int64_t left = j->window.item[0];
-    if (left < 0) return 0;
-    if (!j->window.listed) left--;
-    return left >= SIZE_MOST ? SIZE_MOST : left + 1;
-}
-
-static const char *dense_family(const model *m)
-{
-    return m->qk_norm ? "qwen3" : m->qkv_bias && !m->attention_bias ? "qwen2" : "llama";
+    return a->qk_norm ? "qwen3" : a->qkv_bias && !a->bias ? "qwen2" : "llama";
 }
 
 /* Whose files hold such weights; "gpt": nobody's that are read. */
 static const char *family_of(const model *m, const job *j)
 {
-    bool sigmoid = j->score == J_SCORE_SIGMOID;
-    bool plain = m->norm_bias && !m->glu && !m->experts && !m->positions;
-    if (plain && !m->mla && !m->gdn && !m->qk_norm) return "starcoder2";
+    const attention_block *a = m->attention;
+    bool sigmoid = j->score == J_SCORE_SIGMOID, moe = m->moe->experts > 0;
+    bool gdn = model_has(m, BLOCK_GDN), plain = m->norm_bias && !m->glu && !moe && !m->positions;
+    if (plain && !a->mla && !gdn && !a->qk_norm) return "starcoder2";
     if (m->norm_bias || m->positions || !m->glu) return "gpt";
-    if (m->mla) return sigmoid || !m->experts ? "deepseek_v3" : "deepseek_v2";
-    if (m->gdn) return "qwen3_next";
-    if (m->sinks) return "gpt_oss";
-    if (!m->experts) return dense_family(m);
-    if (m->qk_norm_whole) return sigmoid ? "minimax_m2" : "olmoe";
-    if (m->shared_gate) return "qwen2_moe";
+    if (a->mla) return sigmoid || !moe ? "deepseek_v3" : "deepseek_v2";
+    if (gdn) return "qwen3_next";
+    if (a->sinks) return "gpt_oss";
+    if (!moe) return dense_family(a);
+    if (a->qk_norm_whole) return sigmoid ? "minimax_m2" : "olmoe";
+    if (m->moe->shared_gate) return "qwen2_moe";
     if (sigmoid) return "glm4_moe";
-    return m->qk_norm ? "qwen3_moe" : "mixtral";
+    return a->qk_norm ? "qwen3_moe" : "mixtral";
 }
 
-/* Which layers have a property: "every n-th", or a list of 0 and 1. */
+/* ---- layers */
+
+/* Which layers have a block: "every n-th", or a list of 0 and 1. */
 typedef struct pattern {
     knob_id knob;
-    job_numbers said;
-    layer_kind_bits bit;
+    const job_numbers *said;
     bool but_nth; /* all but every n-th, counted from 1; else every n-th, counted from 0 */
     bool if_null;
 } pattern;
 
-static status mark_layers(const pattern *p, const model *m, unsigned char *layer, error *err)
+static status check_pattern(const pattern *p, const model *m, error *err)
 {
-    const job_numbers *said = &p->said;
-    if (said->listed && said->n != m->n_layers)
-        return error_set(err, ERR_INPUT,
-                         "%s has %d entries, %s is %" PRId64 "; a list needs one entry a layer",
-                         knobs[p->knob].key, said->n, knobs[K_LAYERS].key, m->n_layers);
+    if (!p->said->listed || p->said->n == m->n_layers) return OK;
+    return error_set(err, ERR_INPUT,
+                     "%s has %d entries, %s is %" PRId64 "; a list needs one entry a layer",
+                     knobs[p->knob].key, p->said->n, knobs[K_LAYERS].key, m->n_layers);
+}
+
+static bool chosen(const pattern *p, int64_t i)
+{
+    const job_numbers *said = p->said;
     int64_t n = said->n ? said->item[0] : 0;
+    if (said->listed) return said->item[i] != 0;
+    if (!said->n) return p->if_null;
+    return n < 1 || (p->but_nth ? (i + 1) % n != 0 : i % n == 0); /* below 1: a rule's */
+}
+
+/* The blocks that the knobs describe; NULL: they do not. */
+typedef struct described {
+    model_block *full, *windowed, *gdn, *mlp, *moe, *mtp;
+} described;
+
+/* The number of the kind with these blocks. */
+static int16_t kind_with(model *m, layer_kind *kinds, const layer_kind *l)
+{
+    int k = 0;
+    while (k < m->n_kinds && memcmp(kinds[k].block, l->block, sizeof l->block) != 0) k++;
+    if (k == m->n_kinds) kinds[m->n_kinds++] = *l;
+    return (int16_t)k;
+}
+
+static status init_layers(model *m, const job *j, const described *d, arena *a, error *err)
+{
+    const pattern moe = {K_MOE_FREQ, &j->moe_freq, false, true};
+    const pattern linear = {K_LINEAR_FREQ, &j->linear_freq, true, false};
+    const pattern window = {K_WINDOW_SKIP, &j->window_skip, true, true};
+    status s = d->moe ? check_pattern(&moe, m, err) : OK;
+    if (!s && d->gdn) s = check_pattern(&linear, m, err);
+    if (!s && d->windowed) s = check_pattern(&window, m, err);
+    if (s) return s;
+    enum { KINDS_MAX = 2 * 3 * 2 }; /* attention of three kinds, MLPs of two; modules besides */
+    layer_kind *kinds = ARENA_ARRAY(a, layer_kind, KINDS_MAX), l = {{d->full, d->mlp}, 2};
+    int16_t *layer = ARENA_ARRAY(a, int16_t, m->n_layers + m->n_mtp + 1);
     for (int64_t i = 0; i < m->n_layers; i++) {
-        bool nth = n < 1 || (p->but_nth ? (i + 1) % n != 0 : i % n == 0); /* below 1: a rule's */
-        bool on = said->listed ? said->item[i] != 0 : said->n ? nth : p->if_null;
-        if (on) layer[i] |= (unsigned char)p->bit;
+        bool seen = d->windowed && chosen(&window, i);
+        l.block[0] = d->gdn && chosen(&linear, i) ? d->gdn : seen ? d->windowed : d->full;
+        l.block[1] = d->moe && chosen(&moe, i) ? d->moe : d->mlp;
+        layer[i] = kind_with(m, kinds, &l);
+    }
+    if (d->mtp) l = (layer_kind){{d->mtp, l.block[0], l.block[1]}, 3};
+    for (int64_t i = 0; i < m->n_mtp; i++) layer[m->n_layers + i] = kind_with(m, kinds, &l);
+    m->kinds = kinds;
+    m->layer = layer;
+    return OK;
+}
+
+static model_block *add_block(model *m, model_block *list, block_kind kind)
+{
+    model_block *b = &list[m->n_blocks++];
+    *b = (model_block){.kind = kind, .weights = b};
+    m->has |= 1u << kind;
+    return b;
+}
+
+/* Blocks with their sizes, then the layers that have them. */
+static status init_blocks(model *m, const job *j, arena *a, error *err)
+{
+    enum { BLOCKS_MAX = BLOCK_KINDS + 3 }; /* two of attention; two places for what is none */
+    model_block *list = ARENA_ARRAY(a, model_block, BLOCKS_MAX), *none = &list[BLOCK_KINDS + 1];
+    described d = {0};
+    model_block *embedding = add_block(m, list, BLOCK_EMBEDDING);
+    d.full = add_block(m, list, BLOCK_ATTENTION);
+    d.full->attention = attention_of(m, j);
+    m->attention = &d.full->attention;
+    int64_t window = window_of(j);
+    if (window) {
+        d.windowed = add_block(m, list, BLOCK_ATTENTION);
+        d.windowed->attention = d.full->attention;
+        d.windowed->attention.window = window;
+        d.windowed->weights = d.full;
+    }
+    if (j->variant == J_VARIANT_GDN || j->variant == J_VARIANT_GDN2)
+        d.gdn = add_block(m, list, BLOCK_GDN);
+    model_block *gdn = d.gdn ? d.gdn : none++;
+    gdn->gdn = gdn_of(j);
+    m->gdn = &gdn->gdn;
+    d.mlp = add_block(m, list, BLOCK_MLP);
+    d.mlp->mlp = mlp_of(j);
+    m->mlp = &d.mlp->mlp;
+    if (j->experts > 0) d.moe = add_block(m, list, BLOCK_MOE);
+    model_block *moe = d.moe ? d.moe : none;
+    moe->moe = moe_of(j);
+    m->moe = &moe->moe;
+    if (m->n_mtp) d.mtp = add_block(m, list, BLOCK_MTP);
+    model_block *head = add_block(m, list, BLOCK_HEAD);
+    m->blocks = list;
+
+    status s = init_layers(m, j, &d, a, err);
+    if (s) return s;
+    int64_t modules = m->mtp_repeated && m->n_mtp > 1 ? 1 : m->n_mtp;
+    embedding->times = head->times = 1;
+    for (int64_t i = 0; i < m->n_layers + modules; i++) {
+        const layer_kind *l = model_layer(m, i);
+        for (int k = 0; k < l->n_blocks; k++) list[l->block[k]->weights - list].times++;
     }
     return OK;
 }
 
-static status init_layers(model *m, const job *j, arena *a, error *err)
+int64_t model_layers_with(const model *m, block_kind kind)
 {
-    m->n_layers = j->layers < 0 ? 0 : j->layers > MODEL_LAYERS_MAX ? MODEL_LAYERS_MAX : j->layers;
-    m->n_mtp = within(j->mtp);
-    if (m->n_mtp > MODEL_MTP_MAX) m->n_mtp = MODEL_MTP_MAX;
-    m->mtp_repeated = j->mtp_repeated;
-    const pattern moe = {K_MOE_FREQ, j->moe_freq, LAYER_MOE, false, true};
-    const pattern linear = {K_LINEAR_FREQ, j->linear_freq, LAYER_LINEAR, true, false};
-    const pattern window = {K_WINDOW_SKIP, j->window_skip, LAYER_WINDOW, true, true};
-    unsigned char *layer = ARENA_ARRAY(a, unsigned char, m->n_layers + m->n_mtp);
-    status s = OK;
-    if (m->experts) s = mark_layers(&moe, m, layer, err);
-    if (!s && m->gdn) s = mark_layers(&linear, m, layer, err);
-    if (!s && m->window) s = mark_layers(&window, m, layer, err);
-    for (int64_t i = 0; i < m->n_mtp; i++)
-        layer[m->n_layers + i] = m->n_layers ? layer[m->n_layers - 1] : 0;
-    m->layer = layer;
-    return s;
+    int64_t n = 0;
+    for (int64_t i = 0; i < m->n_layers; i++) n += model_layer_has(m, i, kind);
+    return n;
+}
+
+bool model_uses(const model *m, block_kind kind)
+{
+    for (int i = 0; i < m->n_kinds; i++)
+        if (layer_block(&m->kinds[i], kind)) return true;
+    return false;
+}
+
+bool model_is_windowed(const model *m)
+{
+    for (int i = 0; i < m->n_kinds; i++) {
+        const model_block *b = layer_block(&m->kinds[i], BLOCK_ATTENTION);
+        if (b && b->attention.window) return true;
+    }
+    return false;
+}
+
+int64_t model_window(const model *m)
+{
+    int64_t window = 0;
+    for (int i = 0; i < m->n_blocks && !window; i++)
+        if (m->blocks[i].kind == BLOCK_ATTENTION) window = m->blocks[i].attention.window;
+    return window;
 }
 
 status model_init(model *m, const job *j, arena *a, error *err)
 {
     status s = check_there(j, err);
     if (s) return s;
-    model made = {.name = j->model};
-    if (!made.name) made.name = "custom";
-    init_sizes(&made, j);
-    init_switches(&made, j);
+    model made = {.name = j->model ? j->model : "custom",
+                  .n_layers = j->layers < 0                  ? 0
+                              : j->layers > MODEL_LAYERS_MAX ? MODEL_LAYERS_MAX
+                                                             : j->layers,
+                  .n_mtp = j->mtp > MODEL_MTP_MAX ? MODEL_MTP_MAX : within(j->mtp),
+                  .mtp_repeated = j->mtp_repeated,
+                  .hidden = within(j->hidden),
+                  .tied = j->tied,
+                  .glu = j->glu,
+                  .linear_bias = j->linear_bias,
+                  .norm_bias = j->norm == J_NORM_LAYERNORM,
+                  .zero_centered = j->norm_zero_centered};
     init_vocabulary(&made, j);
-    made.window = window_of(j);
+    s = init_blocks(&made, j, a, err);
+    if (s) return s;
     made.family = family_of(&made, j);
-    s = init_layers(&made, j, a, err);
-    if (!s) *m = made;
-    return s;
+    *m = made;
+    return OK;
 }
 
 /* ---- one architecture, however it is spelled */
@@ -239,13 +356,15 @@ status model_init(model *m, const job *j, arena *a, error *err)
 /* A width that no layer uses does not count: files give it as they like. */
 model_shape model_shape_of(const model *m)
 {
-    bool mla = m->mla, moe = m->experts > 0;
+    const attention_block *a = m->attention;
+    const moe_block *e = m->moe;
+    bool mla = a->mla, moe = e->experts > 0, gdn = model_has(m, BLOCK_GDN);
     return (model_shape){
         .family = m->family,
-        .size = {m->hidden, m->heads, mla ? 0 : m->kv_heads, mla ? 0 : m->head_dim,
-                 mla ? m->q_lora : 0, mla ? m->kv_lora : 0, mla ? m->qk_dim : 0,
-                 mla ? m->qk_rope_dim : 0, mla ? m->v_dim : 0, m->gdn ? m->gdn_v_heads : 0,
-                 m->experts, moe ? m->topk : 0, moe ? m->moe_ffn : m->ffn, m->shared_ffn},
+        .size = {m->hidden, a->heads, mla ? 0 : a->kv_heads, mla ? 0 : a->head_dim,
+                 mla ? a->q_lora : 0, mla ? a->kv_lora : 0, mla ? a->qk_dim : 0,
+                 mla ? a->qk_rope_dim : 0, mla ? a->v_dim : 0, gdn ? m->gdn->v_heads : 0,
+                 e->experts, moe ? e->topk : 0, moe ? e->ffn : m->mlp->ffn, e->shared_ffn},
     };
 }
 

@@ -84,7 +84,7 @@ typedef enum condition {
 typedef enum split { WHOLE, GLU_HALVES, GDN_SECTIONS, CONV_SECTIONS } split;
 
 typedef struct row {
-    param_block block;
+    block_kind block;
     const char *name;
     unsigned when; /* I1 */
     size_id dim[PARAM_DIMS_MAX];
@@ -128,49 +128,47 @@ static const row rows[] = {
 enum { N_ROWS = sizeof rows / sizeof rows[0] };
 
 /* Sizes of a model are at most 2^40: sums of a few cannot overflow, products saturate. */
-static void attention_sizes(int64_t *size, const model *m)
+static void attention_sizes(int64_t *size, const attention_block *a)
 {
-    int64_t q = mul_sat(m->heads, m->head_dim);
-    size[S_HEADS] = m->heads;
-    size[S_HEAD_DIM] = m->head_dim;
+    int64_t q = mul_sat(a->heads, a->head_dim);
+    size[S_HEADS] = a->heads;
+    size[S_HEAD_DIM] = a->head_dim;
     size[S_ATTENTION] = q;
-    size[S_QKV] = mul_sat(mul_sat(m->output_gate ? 2 : 1, m->heads) + 2 * m->kv_heads, m->head_dim);
-    size[S_KEYS] = mul_sat(m->kv_heads, m->head_dim);
-    size[S_Q_LORA] = m->q_lora;
-    size[S_Q_UP] = mul_sat(m->heads, m->qk_dim + m->qk_rope_dim);
-    size[S_KV_DOWN] = m->kv_lora + m->qk_rope_dim;
-    size[S_KV_LORA] = m->kv_lora;
-    size[S_KV_UP] = mul_sat(m->heads, m->qk_dim + m->v_dim);
-    size[S_LATENT_OUT] = mul_sat(m->heads, m->v_dim);
+    size[S_QKV] = mul_sat(mul_sat(a->output_gate ? 2 : 1, a->heads) + 2 * a->kv_heads, a->head_dim);
+    size[S_KEYS] = mul_sat(a->kv_heads, a->head_dim);
+    size[S_Q_LORA] = a->q_lora;
+    size[S_Q_UP] = mul_sat(a->heads, a->qk_dim + a->qk_rope_dim);
+    size[S_KV_DOWN] = a->kv_lora + a->qk_rope_dim;
+    size[S_KV_LORA] = a->kv_lora;
+    size[S_KV_UP] = mul_sat(a->heads, a->qk_dim + a->v_dim);
+    size[S_LATENT_OUT] = mul_sat(a->heads, a->v_dim);
 }
 
-static void gdn_sizes(int64_t *size, const model *m)
+static void gdn_sizes(int64_t *size, const gdn_block *g)
 {
-    int64_t qk = mul_sat(m->gdn_k_heads, m->gdn_k_dim), v = mul_sat(m->gdn_v_heads, m->gdn_v_dim);
+    int64_t qk = mul_sat(g->k_heads, g->k_dim), v = mul_sat(g->v_heads, g->v_dim);
     size[S_GDN_QK] = qk;
     size[S_GDN_V] = v;
     size[S_GDN_QKV] = add_sat(mul_sat(2, qk), v);
-    size[S_GDN_IN] = add_sat(add_sat(size[S_GDN_QKV], v), 2 * m->gdn_v_heads);
-    size[S_GDN_TAPS] = m->gdn_conv;
-    size[S_GDN_V_HEADS] = m->gdn_v_heads;
-    size[S_GDN_V_DIM] = m->gdn_v_dim;
+    size[S_GDN_IN] = add_sat(add_sat(size[S_GDN_QKV], v), 2 * g->v_heads);
+    size[S_GDN_TAPS] = g->conv;
+    size[S_GDN_V_HEADS] = g->v_heads;
+    size[S_GDN_V_DIM] = g->v_dim;
 }
 
-static void mlp_sizes(int64_t *size, const model *m)
+static void moe_sizes(int64_t *size, const moe_block *e, const model *m)
 {
     int64_t halves = m->glu ? 2 : 1;
-    size[S_FFN] = m->ffn;
-    size[S_FC1] = halves * m->ffn;
-    size[S_EXPERTS] = m->experts;
-    size[S_EXPERT_IN] = m->moe_latent ? m->moe_latent : m->hidden;
-    size[S_EXPERT_FFN] = m->moe_ffn;
-    size[S_EXPERT_FC1] = halves * m->moe_ffn;
-    size[S_LATENT] = m->moe_latent;
-    size[S_SHARED_FFN] = m->shared_ffn;
-    size[S_SHARED_FC1] = halves * m->shared_ffn;
+    size[S_EXPERTS] = e->experts;
+    size[S_EXPERT_IN] = e->latent ? e->latent : m->hidden;
+    size[S_EXPERT_FFN] = e->ffn;
+    size[S_EXPERT_FC1] = halves * e->ffn;
+    size[S_LATENT] = e->latent;
+    size[S_SHARED_FFN] = e->shared_ffn;
+    size[S_SHARED_FC1] = halves * e->shared_ffn;
 }
 
-static void find_sizes(int64_t *size, const model *m)
+static void find_sizes(int64_t *size, const model *m, const model_block *b)
 {
     size[S_NONE] = 0;
     size[S_ONE] = 1;
@@ -178,52 +176,41 @@ static void find_sizes(int64_t *size, const model *m)
     size[S_TWO_HIDDEN] = 2 * m->hidden;
     size[S_VOCAB] = m->padded_vocab;
     size[S_POSITIONS] = m->positions;
-    attention_sizes(size, m);
-    gdn_sizes(size, m);
-    mlp_sizes(size, m);
+    if (b->kind == BLOCK_ATTENTION) attention_sizes(size, &b->attention);
+    if (b->kind == BLOCK_GDN) gdn_sizes(size, &b->gdn);
+    if (b->kind == BLOCK_MLP) size[S_FFN] = b->mlp.ffn, size[S_FC1] = (m->glu ? 2 : 1) * b->mlp.ffn;
+    if (b->kind == BLOCK_MOE) moe_sizes(size, &b->moe, m);
 }
 
-static unsigned find_conditions(const model *m)
+static unsigned attention_conditions(const attention_block *a)
+{
+    bool whole = a->qk_norm_whole && !a->mla;
+    return (a->mla ? MLA : GQA) | (a->q_lora ? Q_LORA : Q_FULL) |
+           (!a->qk_norm ? 0
+            : whole     ? QK_NORM_WHOLE
+                        : QK_NORM) |
+           (a->output_gate ? GATED : UNGATED) | (a->sinks ? SINKS : 0) |
+           (a->qkv_bias ? QKV_BIAS : 0) | (a->bias ? ATTENTION_BIAS : 0);
+}
+
+static unsigned moe_conditions(const moe_block *e)
+{
+    return (e->shared_ffn ? SHARED : 0) | (e->shared_gate ? SHARED_GATE : SHARED_UNGATED) |
+           (e->expert_bias ? EXPERT_BIAS : 0) | (e->latent ? LATENT_MOE : 0);
+}
+
+/* That hold for all blocks of a model. */
+static unsigned model_conditions(const model *m)
 {
     bool mixtral = text_equal(m->family, "mixtral") || text_equal(m->family, "minimax_m2");
-    bool oss = text_equal(m->family, "gpt_oss");
-    bool next = text_equal(m->family, "qwen3_next");
-    const struct {
-        bool holds;
-        condition bit;
-    } all[] = {
-        {!m->mla, GQA},
-        {m->mla, MLA},
-        {m->q_lora > 0, Q_LORA},
-        {m->q_lora == 0, Q_FULL},
-        {m->qk_norm && !(m->qk_norm_whole && !m->mla), QK_NORM},
-        {m->qk_norm_whole && !m->mla, QK_NORM_WHOLE},
-        {m->output_gate, GATED},
-        {!m->output_gate, UNGATED},
-        {m->sinks, SINKS},
-        {m->qkv_bias, QKV_BIAS},
-        {m->linear_bias, BIAS},
-        {m->attention_bias, ATTENTION_BIAS},
-        {m->norm_bias, NORM_BIAS},
-        {m->positions > 0, POSITIONS},
-        {!m->tied, UNTIED},
-        {m->shared_ffn > 0, SHARED},
-        {m->shared_gate, SHARED_GATE},
-        {!m->shared_gate, SHARED_UNGATED},
-        {m->glu, GATED_MLP},
-        {!m->glu, PLAIN_MLP},
-        {m->expert_bias, EXPERT_BIAS},
-        {m->moe_latent > 0, LATENT_MOE},
-        {mixtral, AS_MIXTRAL},
-        {oss, AS_OSS},
-        {next, AS_NEXT},
-        {!mixtral && !oss, AS_OTHERS},
-        {!next, AS_NOT_NEXT},
-    };
-    unsigned bits = 0;
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
-        if (all[i].holds) bits |= (unsigned)all[i].bit;
-    return bits;
+    bool oss = text_equal(m->family, "gpt_oss"), next = text_equal(m->family, "qwen3_next");
+    return (m->linear_bias ? BIAS : 0) | (m->norm_bias ? NORM_BIAS : 0) |
+           (m->positions ? POSITIONS : 0) | (m->tied ? 0 : UNTIED) |
+           (m->glu ? GATED_MLP : PLAIN_MLP) |
+           (mixtral ? AS_MIXTRAL
+            : oss   ? AS_OSS
+                    : AS_OTHERS) |
+           (next ? AS_NEXT : AS_NOT_NEXT);
 }
 
 static void set_sections(param *p, const row *r, const model *m, const int64_t *size)
@@ -251,10 +238,10 @@ static bool ends_in(const char *s, const char *tail)
     return n >= n_tail && strcmp(s + n - n_tail, tail) == 0;
 }
 
-static param make_param(const row *r, const model *m, const int64_t *size)
+static param make_param(const row *r, const model *m, const model_block *b, const int64_t *size)
 {
     param p = {.name = r->name,
-               .block = r->block,
+               .block = b,
                .cut = r->cut,
                .axis = r->axis,
                .kind = r->kind,
@@ -275,16 +262,24 @@ static param make_param(const row *r, const model *m, const int64_t *size)
 
 void param_table_init(param_table *t, const model *m, arena *a)
 {
-    int64_t size[SIZE_COUNT];
-    bool occurs[BLOCK_COUNT];
-    find_sizes(size, m);
-    unsigned conditions = find_conditions(m);
-    for (int b = 0; b < BLOCK_COUNT; b++) occurs[b] = param_block_count(m, (param_block)b) > 0;
-    param *made = ARENA_ARRAY(a, param, N_ROWS);
-    int n = 0;
-    for (int i = 0; i < N_ROWS; i++) {
-        bool wanted = (rows[i].when & ~conditions) == 0 && occurs[rows[i].block]; /* I1 */
-        if (wanted) made[n++] = make_param(&rows[i], m, size);
+    unsigned general = model_conditions(m);
+    int room = 0, *start = ARENA_ARRAY(a, int, m->n_blocks + 1), n = 0;
+    param *made = NULL;
+    for (int i = 0; i < m->n_blocks; i++) {
+        const model_block *b = &m->blocks[i];
+        start[i] = n;
+        if (!b->times) continue; /* that of another holds its rows, or no layer has it */
+        int64_t size[SIZE_COUNT] = {0};
+        unsigned holds = general;
+        find_sizes(size, m, b);
+        if (b->kind == BLOCK_ATTENTION) holds |= attention_conditions(&b->attention);
+        if (b->kind == BLOCK_MOE) holds |= moe_conditions(&b->moe);
+        for (int k = 0; k < N_ROWS; k++) {
+            if (rows[k].block != b->kind || (rows[k].when & ~holds) != 0) continue; /* I1 */
+            ARENA_GROW(a, made, n, room);
+            made[n++] = make_param(&rows[k], m, b, size);
+        }
     }
-    *t = (param_table){made, n};
+    start[m->n_blocks] = n;
+    *t = (param_table){made, n, start};
 }

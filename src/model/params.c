@@ -30,55 +30,25 @@ int64_t param_local(const param *p, int64_t tp, int64_t etp, int64_t ep)
     return n;
 }
 
-/* ---- blocks */
-
-int param_layer_blocks(const model *m, int64_t i, param_block blocks[LAYER_BLOCKS_MAX])
-{
-    int n = 0;
-    if (i >= m->n_layers) blocks[n++] = BLOCK_MTP;
-    blocks[n++] = model_layer_is(m, i, LAYER_LINEAR) ? BLOCK_LINEAR : BLOCK_ATTENTION;
-    blocks[n++] = model_layer_is(m, i, LAYER_MOE) ? BLOCK_MOE : BLOCK_MLP;
-    return n;
-}
-
-static int64_t layers_with_weights(const model *m)
-{
-    int64_t n_mtp = m->mtp_repeated && m->n_mtp > 1 ? 1 : m->n_mtp;
-    return m->n_layers + n_mtp;
-}
-
-int64_t param_block_count(const model *m, param_block b)
-{
-    if (b == BLOCK_EMBEDDING || b == BLOCK_HEAD) return 1;
-    int64_t count = 0;
-    for (int64_t i = 0; i < layers_with_weights(m); i++) {
-        param_block blocks[LAYER_BLOCKS_MAX];
-        int n = param_layer_blocks(m, i, blocks);
-        for (int j = 0; j < n; j++) count += blocks[j] == b;
-    }
-    return count;
-}
-
-static int64_t active_elements(const param *p, const model *m)
+static int64_t active_elements(const param *p)
 {
     if (p->kind != PARAM_EXPERT) return param_elements(p);
-    return mul_sat(param_local(p, 1, 1, p->dim[0]), m->topk < p->dim[0] ? m->topk : p->dim[0]);
+    int64_t all = p->dim[0], topk = p->block->moe.topk;
+    return mul_sat(param_local(p, 1, 1, all), topk < all ? topk : all);
 }
 
-param_totals param_count(const param_table *t, const model *m)
+param_totals param_count(const param_table *t)
 {
     param_totals sum = {0};
-    int64_t count[BLOCK_COUNT];
-    for (int b = 0; b < BLOCK_COUNT; b++) count[b] = param_block_count(m, (param_block)b);
     for (int i = 0; i < t->n_rows; i++) {
         const param *p = &t->rows[i];
-        int64_t n = mul_sat(param_elements(p), count[p->block]);
+        int64_t n = mul_sat(param_elements(p), p->block->times);
         if (!p->trained) {
             sum.buffers = add_sat(sum.buffers, n);
             continue;
         }
         sum.total = add_sat(sum.total, n);
-        sum.active = add_sat(sum.active, mul_sat(active_elements(p, m), count[p->block]));
+        sum.active = add_sat(sum.active, mul_sat(active_elements(p), p->block->times));
         if (p->kind == PARAM_EXPERT) sum.expert = add_sat(sum.expert, n);
         if (p->kind == PARAM_EMBEDDING) sum.embedding = add_sat(sum.embedding, n);
     }
@@ -89,12 +59,12 @@ param_totals param_count(const param_table *t, const model *m)
 
 /* DeepSeek's files keep prediction modules as further layers, Qwen3-Next's under a name of their
  * own. */
-const char *param_hf_prefix(arena *a, const model *m, param_block b, int64_t i)
+const char *param_hf_prefix(arena *a, const model *m, block_kind kind, int64_t i)
 {
-    if (b == BLOCK_EMBEDDING || b == BLOCK_HEAD) return "";
+    if (kind == BLOCK_EMBEDDING || kind == BLOCK_HEAD) return "";
     if (i < m->n_layers || !text_equal(m->family, "qwen3_next"))
         return arena_text(a, "model.layers.%" PRId64 ".", i);
-    return b == BLOCK_MTP ? "mtp." : arena_text(a, "mtp.layers.%" PRId64 ".", i - m->n_layers);
+    return kind == BLOCK_MTP ? "mtp." : arena_text(a, "mtp.layers.%" PRId64 ".", i - m->n_layers);
 }
 
 int param_hf_parts(const param *p)
@@ -110,7 +80,7 @@ const char *param_hf_name(arena *a, const model *m, const param *p, int64_t i, i
     const char *s = p->hf_names;
     while (part-- > 0) s += strcspn(s, " ") + 1;
     textbuf t = text_init(a);
-    text_add(&t, "%s", param_hf_prefix(a, m, p->block, i));
+    text_add(&t, "%s", param_hf_prefix(a, m, p->block->kind, i));
     for (; *s && *s != ' '; s++) {
         if (!text_starts(s, "{e}")) {
             text_put(&t, s, 1);

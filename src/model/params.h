@@ -1,11 +1,8 @@
-/* params.h - the parameter table: one row a weight of a kind of block.
+/* params.h - the parameter table: one row a weight of a block.
  *
- * Blocks repeat, so the table holds each kind of block once; a pass over the model visits the
- * blocks in the order of the network:
- *
- *     BLOCK_EMBEDDING, then for layer i < n_layers its param_layer_blocks, BLOCK_HEAD, then for
- *     each prediction module (layers from n_layers on) the same: BLOCK_MTP first, then the blocks
- *     of its layer.
+ * Blocks repeat, so the table holds each once; a pass over the model visits them in the order of the
+ * network: the embedding, the blocks of layers i < n_layers, the head, then those of each prediction
+ * module (layers from n_layers on), BLOCK_MTP first.
  *
  * Initial values, memory, optimizer shards, gradient reduction, checkpoints, import and export are
  * loops over these rows, which stand in Megatron's order of registration within a block. */
@@ -35,17 +32,6 @@ typedef enum param_init {
     INIT_A_LOG, /* log of U(1, 16) */
 } param_init;
 
-typedef enum param_block {
-    BLOCK_EMBEDDING,
-    BLOCK_ATTENTION, /* of one layer: norm and softmax attention (GQA or MLA) */
-    BLOCK_LINEAR,    /* of one layer: norm and gated delta net */
-    BLOCK_MLP,       /* of one layer: norm and dense MLP */
-    BLOCK_MOE,       /* of one layer: norm, router, experts, shared expert */
-    BLOCK_MTP,       /* of a prediction module: its norms and projection; its layer comes besides */
-    BLOCK_HEAD,      /* final norm and head (no head weight where tied) */
-    BLOCK_COUNT
-} param_block;
-
 /* How the weight is made of Hugging Face tensors.
  *
  * HF_ROWS            the named tensors stacked by rows, in the order given
@@ -71,7 +57,7 @@ enum { PARAM_DIMS_MAX = 3, PARAM_SECTIONS_MAX = 6 };
 
 typedef struct param {
     const char *name; /* Megatron's, after that of its layer: "self_attention.linear_qkv.weight" */
-    param_block block;
+    const model_block *block; /* of the model; its own among those with the same weights */
     int n_dims;
     int64_t dim[PARAM_DIMS_MAX]; /* global shape of one layer; experts have a leading axis E */
     param_cut cut;
@@ -97,23 +83,22 @@ typedef struct param {
 } param;
 
 typedef struct param_table {
-    const param *rows; /* in the order of param_block */
+    const param *rows; /* in the order of the model's blocks */
     int n_rows;
+    const int *start; /* [model's blocks + 1]: where the rows of a block stand */
 } param_table;
 
 /* Holds the blocks that occur in the model; memory comes from `a`. The vocabulary is the padded
  * one: rows beyond model.vocab are in no Hugging Face file. */
 void param_table_init(param_table *t, const model *m, arena *a);
 
+static inline bool param_of_layer(const param *p) /* neither of the embedding nor of the head */
+{
+    return p->block->kind != BLOCK_EMBEDDING && p->block->kind != BLOCK_HEAD;
+}
+
 int64_t param_elements(const param *p); /* of one layer, all ranks */
 int64_t param_local(const param *p, int64_t tp, int64_t etp, int64_t ep); /* on one rank */
-
-/* The kinds of blocks of layer i (from n_layers on: of a prediction module); returns how many. */
-enum { LAYER_BLOCKS_MAX = 3 };
-int param_layer_blocks(const model *m, int64_t i, param_block blocks[LAYER_BLOCKS_MAX]);
-
-/* How often a block's weights exist; a repeated prediction module exists once. */
-int64_t param_block_count(const model *m, param_block b);
 
 /* Trained weights of the whole model; active: those that one token meets (top-k of the experts;
  * tables whole). */
@@ -121,13 +106,13 @@ typedef struct param_totals {
     int64_t total, active, expert, embedding;
     int64_t buffers; /* untrained elements, in no other sum */
 } param_totals;
-param_totals param_count(const param_table *t, const model *m);
+param_totals param_count(const param_table *t);
 
 /* ---- Hugging Face names */
 
 /* What stands before the names of a block of layer i: "model.layers.3."; i is ignored for embedding
  * and head. */
-const char *param_hf_prefix(arena *a, const model *m, param_block b, int64_t i);
+const char *param_hf_prefix(arena *a, const model *m, block_kind kind, int64_t i);
 
 /* Of how many tensors it is made: of one layer, and of one expert where names hold "{e}". */
 int param_hf_parts(const param *p);

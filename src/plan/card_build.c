@@ -63,45 +63,20 @@ card_bench *card_set_up(cards *k, const choice *c, card_what what, int kind)
     return (*slot)->ok ? *slot : NULL;
 }
 
-static void build_attention(builder *b, layer_bufs *t, int x, int h, int dh)
+static void build_half(builder *b, segment *seg, int half, int64_t layer)
 {
-    if (model_layer_is(&b->s->m, b->layer, LAYER_LINEAR)) {
-        gdn_forward(b, &t->gdn, x, h);
-        gdn_backward(b, &t->gdn, dh);
-    } else {
-        attention_forward(b, &t->attention, x, h);
-        attention_backward(b, &t->attention, dh);
-    }
-}
-
-static void build_mlp(builder *b, layer_bufs *t, int h, int y, int dh)
-{
-    if (model_layer_is(&b->s->m, b->layer, LAYER_MOE)) {
-        moe_forward(b, &t->moe, h, y);
-        moe_backward(b, &t->moe, dh);
-    } else {
-        mlp_forward(b, &t->mlp, h, y);
-        mlp_backward(b, &t->mlp, dh);
-    }
-}
-
-static void build_half(builder *b, segment *seg, card_what what, int64_t layer)
-{
+    const model_block *k = model_layer(&b->s->m, layer)->block[half];
     int64_t size = b->T * b->s->m.hidden;
     segment_init(seg, b, SEGMENT_LAYER, b->s, b->a);
     seg->n_layers = 1;
     b->module = MODULE_LAYER;
     b->node = NODE_ATTN;
     b->layer = layer;
-    layer_bufs t;
-    unsigned input = what == CARD_ATTENTION ? offload_of_input(&b->s->m, layer)
-                                            : offload_of_hidden(&b->s->m, layer);
-    int x = seg_saved(b, "x", size, input), y = seg_other(b, "y", LIFE_OUTPUT, size);
+    block_bufs t;
+    int x = seg_saved(b, "x", size, offload_of_block(k)), y = seg_other(b, "y", LIFE_OUTPUT, size);
     int dh = seg_other(b, "dh", LIFE_DHIDDEN, size);
-    if (what == CARD_ATTENTION)
-        build_attention(b, &t, x, y, dh);
-    else
-        build_mlp(b, &t, x, y, dh);
+    block_forward(b, &t, k, x, y);
+    block_backward(b, &t, k, dh);
 }
 
 static void build_part(cards *k, builder *b, segment *seg, card_what what, int kind)
@@ -121,10 +96,10 @@ static void build_part(cards *k, builder *b, segment *seg, card_what what, int k
         break;
     case CARD_LAYER:
     case CARD_PAIR:
-        build_layers(b, seg, k->sample[kind], 1);
+        build_layers(b, seg, k->kinds[kind].sample, 1);
         break;
     default:
-        build_half(b, seg, what, k->sample[kind]);
+        build_half(b, seg, what == CARD_MLP, k->kinds[kind].sample);
     }
 }
 

@@ -96,7 +96,7 @@ static live_level level_of(const levels *l, int kf, int kb)
 {
     cards *k = l->s->k;
     if (!l->light) return card_of(k, l->s->c, CARD_PAIR, kf, kb)->live.forward;
-    if (cards_kind_is(k, kf, LAYER_MOE) && cards_kind_is(k, kb, LAYER_MOE))
+    if (cards_kind_has(k, kf, BLOCK_MOE) && cards_kind_has(k, kb, BLOCK_MOE))
         return card_pair_light(k, l->s->c, kf, kb)->live.forward;
     return (live_level){0, 0, 0, 0};
 }

@@ -241,7 +241,7 @@ static void see_pairs(temps *t, cards *k, const choice *c, const stage *const of
         int kb = cards_kind_of(k, of[1]->first_layer + of[1]->n_layers - 1 - i);
         if (!light) {
             see(t, card_of(k, c, CARD_PAIR, kf, kb));
-        } else if (cards_kind_is(k, kf, LAYER_MOE) && cards_kind_is(k, kb, LAYER_MOE)) {
+        } else if (cards_kind_has(k, kf, BLOCK_MOE) && cards_kind_has(k, kb, BLOCK_MOE)) {
             int64_t temp = card_pair_light(k, c, kf, kb)->temp;
             if (temp > t->temp) t->temp = temp;
         }

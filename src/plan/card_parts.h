@@ -40,13 +40,18 @@ typedef struct known_orders {
     order_meets *meets; /* alone NULL: not counted yet */
 } known_orders;
 
+typedef struct card_layer {
+    const layer_kind *of;
+    unsigned wide;  /* see wide_in (cards.c) */
+    int64_t sample; /* a layer of this kind */
+} card_layer;
+
 struct cards {
     choice_maker *m;
     const hardware *hw;
     const price_options *o;
     arena *a, *scratch;
-    unsigned kinds[LAYER_KINDS_MAX]; /* layer_kind_bits, and see kind_of (cards.c) */
-    int64_t sample[LAYER_KINDS_MAX]; /* a layer of each */
+    card_layer kinds[LAYER_KINDS_MAX];
     int n_kinds;
     int *kind_of_layer;                /* [layers] */
     int half_kind[2][LAYER_KINDS_MAX]; /* the first kind with the same attention, the same MLP */

@@ -71,7 +71,8 @@ static bool same_stage(const model *m, const stage *a, const stage *b)
     bool ends = a->first_layer + a->n_layers == m->n_layers;
     return ends == (b->first_layer + b->n_layers == m->n_layers) && a->n_layers == b->n_layers &&
            a->n_mtp == b->n_mtp && a->embedding == b->embedding && a->loss == b->loss &&
-           memcmp(m->layer + a->first_layer, m->layer + b->first_layer, (size_t)a->n_layers) == 0;
+           memcmp(m->layer + a->first_layer, m->layer + b->first_layer,
+                  (size_t)a->n_layers * sizeof *m->layer) == 0;
 }
 
 static bool like_previous(const model *m, const pipe_split *p, int64_t q)

@@ -104,7 +104,7 @@ static void end(steps *s, rank_steps *r, const side *x, const order_entry *e, do
 /* What two layers take more as a pair than one after the other. */
 static double find_gain(const step_simulation *p, int kf, int kb)
 {
-    bool most = cards_kind_is(p->k, kf, LAYER_MOE) && cards_kind_is(p->k, kb, LAYER_MOE);
+    bool most = cards_kind_has(p->k, kf, BLOCK_MOE) && cards_kind_has(p->k, kb, BLOCK_MOE);
     if (p->light && p->half_light && most)
         return card_of(p->k, p->c, CARD_PAIR, kf, kb)->seconds[p->c->graphs][0] -
                layer_least(p->k, p->c, kf, SEG_FORWARD) - layer_least(p->k, p->c, kb, SEG_BACKWARD);

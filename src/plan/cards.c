@@ -7,34 +7,31 @@
 #include "ir/quant_plan.h"
 #include "plan/card_parts.h"
 
-enum { WIDE_SHIFT = 8 };
-
-/* Beside the model's bits one for each precision in which this layer stays wide while others are
- * quantised: those at the ends (first_last_layers_bf16). */
-static unsigned kind_of(const cards *k, int64_t layer)
+/* A bit for each precision in which this layer stays wide while others are quantised: those at the
+ * ends (first_last_layers_bf16). */
+static unsigned wide_in(const cards *k, int64_t layer)
 {
-    unsigned kind = k->model->layer[layer];
+    unsigned wide = 0;
     for (int i = 0; i < k->m->n_precisions; i++) {
         const setup *s = choice_base(k->m, i, 1);
-        bool wide =
-            s && quant_plan_of(&s->j).form != QUANT_NONE && !quant_layer(&s->j, k->model, layer);
-        if (wide) kind |= 1u << (WIDE_SHIFT + i);
+        if (s && quant_plan_of(&s->j).form != QUANT_NONE && !quant_layer(&s->j, k->model, layer))
+            wide |= 1u << i;
     }
-    return kind;
+    return wide;
 }
 
 static void find_kinds(cards *k, const model *m)
 {
     k->kind_of_layer = ARENA_ARRAY(k->a, int, m->n_layers + m->n_mtp + 1);
     for (int64_t i = 0; i < m->n_layers; i++) {
-        unsigned kind = kind_of(k, i);
+        const card_layer layer = {model_layer(m, i), wide_in(k, i), i};
         int known = 0;
-        while (known < k->n_kinds && k->kinds[known] != kind) known++;
+        while (known < k->n_kinds &&
+               (k->kinds[known].of != layer.of || k->kinds[known].wide != layer.wide))
+            known++;
         if (known == LAYER_KINDS_MAX) known--; /* as the last */
         k->kind_of_layer[i] = known;
-        if (known < k->n_kinds) continue;
-        k->kinds[k->n_kinds] = kind;
-        k->sample[k->n_kinds++] = i;
+        if (known == k->n_kinds) k->kinds[k->n_kinds++] = layer;
     }
     for (int64_t i = m->n_layers; i < m->n_layers + m->n_mtp; i++)
         k->kind_of_layer[i] = k->kind_of_layer[m->n_layers - 1];
@@ -44,10 +41,10 @@ static void find_halves(cards *k)
 {
     for (int half = 0; half < 2; half++)
         for (int i = 0; i < k->n_kinds; i++) {
-            unsigned bits = half ? LAYER_MOE | ~0u << WIDE_SHIFT : ~(unsigned)LAYER_MOE;
-            int same = 0;
-            while ((k->kinds[same] & bits) != (k->kinds[i] & bits)) same++;
-            k->half_kind[half][i] = same;
+            const card_layer *l = k->kinds;
+            while (l->of->block[half] != k->kinds[i].of->block[half] || l->wide != k->kinds[i].wide)
+                l++;
+            k->half_kind[half][i] = (int)(l - k->kinds);
         }
 }
 
@@ -93,9 +90,9 @@ int cards_kind_of(const cards *k, int64_t layer)
     return k->kind_of_layer[layer];
 }
 
-bool cards_kind_is(const cards *k, int kind, layer_kind_bits bit)
+bool cards_kind_has(const cards *k, int kind, block_kind block)
 {
-    return (k->kinds[kind] & bit) != 0;
+    return layer_block(k->kinds[kind].of, block) != NULL;
 }
 
 bool cards_offload(const cards *k)
@@ -115,9 +112,9 @@ int64_t cards_built(const cards *k)
 
 bool card_has_experts(const cards *k, card_what what, int kind)
 {
-    if (what == CARD_MTP) return k->model->experts > 0;
+    if (what == CARD_MTP) return k->model->moe->experts > 0;
     return (what == CARD_MLP || what == CARD_LAYER || what == CARD_PAIR) &&
-           (k->kinds[kind] & LAYER_MOE);
+           cards_kind_has(k, kind, BLOCK_MOE);
 }
 
 static bool has_attention(card_what what)

@@ -77,7 +77,7 @@ cards *cards_create(choice_maker *m, const hardware *hw, const price_options *o,
 const model *cards_model(const cards *k);
 int cards_kinds(const cards *k);                  /* kinds of layers */
 int cards_kind_of(const cards *k, int64_t layer); /* of a layer */
-bool cards_kind_is(const cards *k, int kind, layer_kind_bits bit);
+bool cards_kind_has(const cards *k, int kind, block_kind block);
 bool cards_offload(const cards *k);                /* does the recipe offload activations? */
 bool cards_whole(const cards *k, const choice *c); /* do layers not fall into halves? */
 

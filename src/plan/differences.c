@@ -57,7 +57,7 @@ static status same_model(const differences *d, error *err)
 {
     const setup *x = d->a.s, *y = d->b.s;
     const char *p = x->j.model, *q = y->j.model;
-    param_totals n = param_count(&x->params, &x->m), m = param_count(&y->params, &y->m);
+    param_totals n = param_count(&x->params), m = param_count(&y->params);
     if (text_equal(p, q) || (n.total == m.total && n.active == m.active)) return OK;
     return error_set(err, ERR_INPUT,
                      "recipes of different models: %s is of %s, %s of %s; repair: compare recipes "

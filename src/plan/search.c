@@ -128,7 +128,6 @@ static status open_search(search *s, const recipe *given, arena *a, error *err)
     make_room(s, a);
     const model *mod = cards_model(s->k);
     for (int64_t i = 0; i < mod->n_layers; i++) s->layers[cards_kind_of(s->k, i)]++;
-    for (int i = 0; i < BLOCK_COUNT; i++) s->blocks[i] = param_block_count(mod, (param_block)i);
     s->module = mod->n_mtp > 0 ? cards_kind_of(s->k, mod->n_layers) : -1;
     memo_init(&s->times, 4 * sizeof(int64_t), a);
     memo_init(&s->bytes, 8 * sizeof(int64_t), a);

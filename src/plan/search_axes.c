@@ -88,7 +88,9 @@ static const struct {
     {"rule_bubble", AXES_ALL},
     {"rule_state_exceeds", AXES_ALL},
     /* these do not depend on the layout, or their knob stands beside them */
-    {"rule_layers_of", 0},
+    {"model_has", 0},
+    {"model_is_windowed", 0},
+    {"model_window", 0},
     {"rule_moe_layers", 0},
     {"rule_dense_layers", 0},
     {"rule_rotated", 0},
@@ -106,11 +108,10 @@ static const struct {
 static bool is_plain(const char *w, size_t n)
 {
     static const char *const starts[] = {"recipe_", "job_",  "J_",     "version", "FROM_",
-                                         "ARCH_",   "GRID_", "LAYER_", "TARGET_", "DISPATCHER_"};
-    static const char *const plain[] = {"divides", "mul_sat", "knob",   "kind",    "from",
-                                        "whole",   "vpp",     "gpu",    "arch",    "gdn",
-                                        "NULL",    "window",  "size_t", "int64_t", "void",
-                                        "value",   "list",    "listed", "n",       "item"};
+                                         "ARCH_",   "GRID_", "BLOCK_", "TARGET_", "DISPATCHER_"};
+    static const char *const plain[] = {"divides", "mul_sat", "knob", "kind",   "from",   "whole",
+                                        "vpp",     "gpu",     "arch", "NULL",   "size_t", "int64_t",
+                                        "void",    "value",   "list", "listed", "n",      "item"};
     for (size_t i = 0; i < sizeof starts / sizeof starts[0]; i++)
         if (n > strlen(starts[i]) && strncmp(w, starts[i], strlen(starts[i])) == 0) return true;
     for (size_t i = 0; i < sizeof plain / sizeof plain[0]; i++)

@@ -30,7 +30,7 @@ static int64_t state_least(search *s, const choice *c, int offload)
     for (int i = 0; i < t->n_rows; i++) {
         const param *p = &t->rows[i];
         if (!p->trained) continue;
-        double n = (double)param_local(p, c->tp, c->etp, c->ep) * (double)s->blocks[p->block];
+        double n = (double)param_local(p, c->tp, c->etp, c->ep) * (double)p->block->times;
         double shards = (double)(p->kind == PARAM_EXPERT ? s->sp.world / (c->ep * c->etp * c->pp)
                                                          : s->sp.world / (c->tp * c->pp));
         bytes += n * (word + mode.gradient + mode.optimizer / shards);
@@ -165,7 +165,8 @@ static double pair_extra(search *s, const choice *c)
     double least = INFINITY;
     for (int i = 0; i < cards_kinds(s->k); i++)
         for (int k = 0; k < cards_kinds(s->k); k++) {
-            if (!cards_kind_is(s->k, i, LAYER_MOE) || !cards_kind_is(s->k, k, LAYER_MOE)) continue;
+            if (!cards_kind_has(s->k, i, BLOCK_MOE) || !cards_kind_has(s->k, k, BLOCK_MOE))
+                continue;
             double streams = streams_of(s, c, i, SEG_FORWARD) + streams_of(s, c, k, SEG_BACKWARD);
             double alone =
                 layer_least(s->k, c, i, SEG_FORWARD) + layer_least(s->k, c, k, SEG_BACKWARD);
@@ -180,7 +181,7 @@ static void add_extra(search *s, drop_times *t, const choice *c)
 {
     double extra = pair_extra(s, c);
     for (int i = 0; i < cards_kinds(s->k); i++)
-        t->seconds[0][i] += cards_kind_is(s->k, i, LAYER_MOE) ? extra : -extra;
+        t->seconds[0][i] += cards_kind_has(s->k, i, BLOCK_MOE) ? extra : -extra;
 }
 
 /* What a layer takes more alone, forward and backward, than its part of a pair. */

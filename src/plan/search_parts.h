@@ -140,9 +140,8 @@ typedef struct search {
     memo times, bytes, states, messages; /* stage_times, stage_bytes, state from below, seconds */
     memo frames;                         /* visit_frame */
     int64_t layers[LAYER_KINDS_MAX];
-    int64_t blocks[BLOCK_COUNT]; /* how often each occurs */
-    int module;                  /* kind of the layer in the prediction module; -1: there is none */
-    setup patched;               /* of sizes alone, by whoever needs one for a moment */
+    int module;    /* kind of the layer in the prediction module; -1: there is none */
+    setup patched; /* of sizes alone, by whoever needs one for a moment */
     patch_log of_patched;
     attempt tried;           /* the layout that is judged */
     struct site_work *sites; /* of search_stages.c */

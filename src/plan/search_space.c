@@ -53,16 +53,11 @@ static void add_drop(space *s, unsigned drop)
 static unsigned modules_of(const space *s, const model *m)
 {
     unsigned all = DROP_LAYERNORM;
-    bool dense = false, moe = false;
-    for (int64_t i = 0; i < m->n_layers; i++)
-        if (model_layer_is(m, i, LAYER_MOE))
-            moe = true;
-        else
-            dense = true;
-    if (m->mla) all |= DROP_MLA_UP_PROJ;
-    if (m->gdn) all |= DROP_GDN_NORM_OUT;
+    bool dense = model_uses(m, BLOCK_MLP), moe = model_uses(m, BLOCK_MOE);
+    if (m->attention->mla) all |= DROP_MLA_UP_PROJ;
+    if (model_has(m, BLOCK_GDN)) all |= DROP_GDN_NORM_OUT;
     if (moe) all |= DROP_MOE_ACT | DROP_MOE;
-    if (moe && m->shared_ffn) all |= DROP_SHARED;
+    if (moe && m->moe->shared_ffn) all |= DROP_SHARED;
     if (dense) all |= DROP_MLP;
     if (s->seq < 32768) all |= DROP_CORE_ATTN;
     return all;
@@ -191,8 +186,8 @@ void space_init(space *s, choice_maker *m, bool published, const char *stack)
          : s->seq / 2 < CP_MOST ? s->seq / 2
                                 : CP_MOST,
          s->world);
-    fill(&s->ep, s, K_EP, base && base->m.experts ? base->m.experts : 1, s->world);
-    fill(&s->etp, s, K_ETP, base && base->m.experts ? TP_MOST : 1, s->world);
+    fill(&s->ep, s, K_EP, base && base->m.moe->experts ? base->m.moe->experts : 1, s->world);
+    fill(&s->etp, s, K_ETP, base && base->m.moe->experts ? TP_MOST : 1, s->world);
     fill(&s->pp, s, K_PP, base ? base->m.n_layers : 1, s->world);
     fill(&s->mbs, s, K_MBS, SPACE_MBS_MOST, s->gbs);
     if (!base) return;
@@ -223,19 +218,12 @@ bool space_dense_ok(const space *s, const choice *c)
     const model *m = &base->m;
     int64_t kv = base->j.kv_heads;
     if (base->j.heads % tp || m->padded_vocab % tp) return false;
-    if (!m->mla && kv > 0 && kv % tp && tp % kv) return false;
-    if (m->shared_ffn % tp) return false;
-    for (int64_t i = 0; i < m->n_layers; i++)
-        if (!model_layer_is(m, i, LAYER_MOE) && m->ffn % tp) return false;
-    if (m->gdn && (m->gdn_k_heads % (tp * cp) || m->gdn_v_heads % (tp * cp))) return false;
+    if (!m->attention->mla && kv > 0 && kv % tp && tp % kv) return false;
+    if (m->moe->shared_ffn % tp) return false;
+    if (m->mlp->ffn % tp && model_uses(m, BLOCK_MLP)) return false;
+    if (model_has(m, BLOCK_GDN) && (m->gdn->k_heads % (tp * cp) || m->gdn->v_heads % (tp * cp)))
+        return false;
     return c->mbs * (s->seq / (cp * tp)) % alignment(&base->j) == 0;
-}
-
-static bool has_windows(const model *m)
-{
-    for (int64_t i = 0; i < m->n_layers; i++)
-        if (model_layer_is(m, i, LAYER_WINDOW)) return true;
-    return false;
 }
 
 static bool kind_is_pinned_away(const space *s, const choice *c)
@@ -282,15 +270,15 @@ bool space_kind_ok(const space *s, const choice *c)
     bool sinks = base->j.softmax == J_SOFTMAX_LEARNABLE;
     switch (c->kind) {
     case CP_RING:
-        return !sinks && !has_windows(m);
+        return !sinks && !model_is_windowed(m);
     case CP_GATHER:
         return !sinks;
     case CP_HEADS:
         return heads >= c->tp && heads / c->tp % c->cp == 0;
     case CP_LEVELS:
-        return !sinks && !has_windows(m) && choice_levels(base, c->tp, c->cp, levels);
+        return !sinks && !model_is_windowed(m) && choice_levels(base, c->tp, c->cp, levels);
     default:
-        return m->mla && target_has(&base->j, K_LATENT_RING);
+        return m->attention->mla && target_has(&base->j, K_LATENT_RING);
     }
 }
 
@@ -311,8 +299,9 @@ bool space_experts_ok(const space *s, const choice *c)
 {
     const setup *base = choice_base(s->m, c->precision, c->tp);
     const model *m = &base->m;
-    if (!m->experts) return c->ep == 1 && c->etp == 1 && c->to == TO_ALLTOALL;
-    if (m->experts % c->ep || m->moe_ffn % c->etp || s->world % (c->ep * c->etp)) return false;
+    if (!m->moe->experts) return c->ep == 1 && c->etp == 1 && c->to == TO_ALLTOALL;
+    if (m->moe->experts % c->ep || m->moe->ffn % c->etp || s->world % (c->ep * c->etp))
+        return false;
     if (m->linear_bias && c->etp > 1) return false;
     const dispatcher *d = choice_dispatcher(s->m, c);
     if (pinned(s, K_DISPATCHER) && s->asked->dispatcher != d->word) return false;
@@ -352,7 +341,7 @@ static bool graphs_ok(const space *s, const choice *c, const setup *base)
 {
     if (!scope_is_open(s, c->graphs)) return false;
     if (!c->graphs) return true;
-    if (!base->m.experts || base->gpu->arch == ARCH_CPU) return false;
+    if (!base->m.moe->experts || base->gpu->arch == ARCH_CPU) return false;
     if (c->graphs == SCOPE_STEP)
         return space_captures_step(s, c) && !c->offload && step_ran(s, base);
     if (c->drop == DROP_FULL || (c->graphs != SCOPE_ATTENTION && (c->drop & DROP_MOE)))
@@ -375,10 +364,10 @@ bool space_overlap_ok(const space *s, const choice *c)
     case OVERLAP_NOTHING:
         return true;
     case OVERLAP_SHARED:
-        return base->m.shared_ffn > 0 && choice_dispatcher(s->m, c)->shared_overlap &&
+        return base->m.moe->shared_ffn > 0 && choice_dispatcher(s->m, c)->shared_overlap &&
                !(c->drop & DROP_SHARED);
     case OVERLAP_WGRAD:
-        return base->m.experts > 0 && c->ep > 1;
+        return base->m.moe->experts > 0 && c->ep > 1;
     default:
         return c->ep > 1 && choice_dispatcher(s->m, c)->ep_overlap && (c->pp == 1 || c->vpp > 1) &&
                c->drop != DROP_FULL && !(c->drop & DROP_MOE) && (base->j.bf16 || base->j.fp16);

@@ -279,7 +279,7 @@ static int64_t hybridep_library(const setup *s)
 {
     const step_shape z = step_shape_of(s);
     ep_reach e = reach_of(s);
-    int64_t H = s->m.hidden, experts = s->m.experts / s->lay.ep;
+    int64_t H = s->m.hidden, experts = s->m.moe->experts / s->lay.ep;
     int64_t row = 2 * H + 4 * experts * e.ranks + H / 32;
     int64_t inside = mul_sat(mul_sat(z.T, e.ranks), row);
     int64_t across = e.domains > 1 ? mul_sat(mul_sat(z.T, e.domains), row) : 0;
@@ -305,7 +305,7 @@ static int64_t library_bytes(const setup *s)
 #define DISPATCHER(id, name, title, steps, rows, library, ...) [DISPATCHER_##id] = library,
 #include "job/dispatchers.def"
     };
-    bool shared = s->m.experts && s->lay.ep > 1;
+    bool shared = s->m.moe->experts && s->lay.ep > 1;
     return shared ? all[dispatcher_of(&s->j) - dispatchers](s) : 0;
 }
 

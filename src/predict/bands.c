@@ -142,7 +142,7 @@ const char *band_dispatch(const dispatcher *d, const band_reach *r)
 static const char *dispatch_of(const setup *s)
 {
     const band_reach r = {s->lay.ep * s->lay.etp, s->lay.gpus_per_node, s->lay.nvlink_domain};
-    return s->m.experts ? band_dispatch(dispatcher_of(&s->j), &r) : "none";
+    return s->m.moe->experts ? band_dispatch(dispatcher_of(&s->j), &r) : "none";
 }
 
 const char *band_precision(const job *j)

@@ -65,7 +65,8 @@ static void init_draws(cost_model *c)
 {
     enum { FUSED = 256, BLOCKS = 32, OTHERS = 16 };
     const setup *s = c->s;
-    double ranks = (double)s->lay.ep, experts = (double)s->m.experts, topk = (double)s->m.topk;
+    double ranks = (double)s->lay.ep, experts = (double)s->m.moe->experts,
+           topk = (double)s->m.moe->topk;
     double rows = cost_routed_tokens(s) * topk * (double)s->lay.etp;
     c->fullest = c->aligned = c->padding = 1;
     if (!(c->hw->framework > 0) || !(experts > 0) || !(rows > 0)) return;
@@ -100,7 +101,7 @@ static void init_routing(cost_model *c)
     c->gathers = c->hw->framework > 0 && c->to->gathers;
     c->wide_combine = c->gathers && j->router_dtype == J_ROUTER_DTYPE_FP32;
     c->sorts_again = c->hw->framework > 0 && !c->to->flex && !c->gathers && c->s->lay.ep == 1 &&
-                     c->s->m.experts > 1;
+                     c->s->m.moe->experts > 1;
     c->one_by_one = c->hw->framework > 0;
     c->delays = c->hw->framework > 0 && j->ep_overlap && j->delay_wgrad;
     c->by_nodes = c->hw->framework > 0 && j->ep_overlap;

@@ -140,20 +140,20 @@ static double limited(const setup *s, double n)
 {
     double groups = (double)s->j.groups;
     double chosen = (double)s->j.group_topk;
-    double all = (double)s->m.experts, size = all / groups, sum = 0;
-    if (n <= size) return chosen / groups * chance(chosen * size, n, s->m.topk);
+    double all = (double)s->m.moe->experts, size = all / groups, sum = 0;
+    if (n <= size) return chosen / groups * chance(chosen * size, n, s->m.moe->topk);
     double held = floor(n / size);
     for (double j = 1; j <= held && j <= chosen; j++)
         if (chosen - j <= groups - held)
-            sum += drawn(groups, held, chosen, j) * chance(chosen * size, j * size, s->m.topk);
+            sum += drawn(groups, held, chosen, j) * chance(chosen * size, j * size, s->m.moe->topk);
     return sum;
 }
 
 static bool is_limited(const setup *s)
 {
     int64_t groups = s->j.groups, chosen = s->j.group_topk;
-    return groups > 1 && chosen > 0 && chosen < groups && s->m.experts % groups == 0 &&
-           s->m.topk <= chosen * (s->m.experts / groups);
+    return groups > 1 && chosen > 0 && chosen < groups && s->m.moe->experts % groups == 0 &&
+           s->m.moe->topk <= chosen * (s->m.moe->experts / groups);
 }
 
 /* What limited routing leaves of the rows of a hop. */
@@ -164,8 +164,9 @@ static double part_left(const cost_model *c, int hop)
     double ranks = (double)(c->to->over_nvlink ? domain_of(l) : l->gpus_per_node);
     double members_n = c->groups[GROUP_TP_EP].members;
     if (ranks > members_n || hop == 2) ranks = hop == 2 ? 1 : members_n;
-    double n = (double)c->s->m.experts / (double)l->ep * ranks / (double)(hop == 2 ? 1 : l->etp);
-    double plain = chance((double)c->s->m.experts, n, c->s->m.topk);
+    double n =
+        (double)c->s->m.moe->experts / (double)l->ep * ranks / (double)(hop == 2 ? 1 : l->etp);
+    double plain = chance((double)c->s->m.moe->experts, n, c->s->m.moe->topk);
     return plain > 0 ? limited(c->s, n) / plain : 1;
 }
 
@@ -215,7 +216,7 @@ void cost_init_links(cost_model *c)
     init_cp_parts(c);
     init_embedding(c);
     init_shares(c);
-    if (!c->s->m.experts) return;
+    if (!c->s->m.moe->experts) return;
     if (!c->to->flex) {
         init_exchange(c, GROUP_EP, 0);
         init_exchange(c, GROUP_ETP, 0);
@@ -367,7 +368,7 @@ static bool gathers_map(const cost_model *c, const op *o)
 
 static double routing_map(const cost_model *c, const group_facts *g)
 {
-    double bytes = cost_routed_tokens(c->s) * (double)c->s->m.experts;
+    double bytes = cost_routed_tokens(c->s) * (double)c->s->m.moe->experts;
     return ring(c, g, bytes) + cost_memory(c, g->members * bytes);
 }
 

@@ -193,7 +193,7 @@ static void set_layers(cost_model *c, const routing *r, arena *a)
 
 static void see_routing(price *out, const setup *s, const cost_model *c)
 {
-    if (!s->m.experts || s->lay.ep < 2) return;
+    if (!s->m.moe->experts || s->lay.ep < 2) return;
     out->skew = out->worst_skew = c->skew;
     out->room = s->j.buffer_factor;
     out->room_is_planned = !fit_by_megatron(s);

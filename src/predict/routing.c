@@ -18,8 +18,8 @@ static const double load_max = 1e15; /* I2: a layer's sum is below 2^53 for any 
 int64_t routing_layers(const model *m, int64_t *list)
 {
     int64_t n = 0, layers = m->n_layers + (m->n_mtp > 0); /* there is one module */
-    for (int64_t i = 0; m->experts && i < layers; i++) {
-        if (!model_layer_is(m, i, LAYER_MOE)) continue;
+    for (int64_t i = 0; m->moe->experts && i < layers; i++) {
+        if (!model_layer_has(m, i, BLOCK_MOE)) continue;
         if (list) list[n] = i;
         n++;
     }
@@ -100,15 +100,15 @@ status routing_fits(const routing *r, const model *m, error *err)
 {
     static const char again[] =
         "repair: give a file that `train --save-routing` wrote for this model";
-    if (!m->experts)
+    if (!m->moe->experts)
         return error_set(err, ERR_INPUT, "%s: %s has no experts; repair: leave --routing out",
                          r->path, m->name);
-    if (r->experts != m->experts)
+    if (r->experts != m->moe->experts)
         return error_set(err, ERR_INPUT, "%s: loads of %lld experts, but %s has %lld; %s", r->path,
-                         (long long)r->experts, m->name, (long long)m->experts, again);
-    if (r->topk && r->topk != m->topk)
+                         (long long)r->experts, m->name, (long long)m->moe->experts, again);
+    if (r->topk && r->topk != m->moe->topk)
         return error_set(err, ERR_INPUT, "%s: recorded with topk %lld, but %s has %lld; %s",
-                         r->path, (long long)r->topk, m->name, (long long)m->topk, again);
+                         r->path, (long long)r->topk, m->name, (long long)m->moe->topk, again);
     int64_t list[LAYERS_MAX], n = routing_layers(m, list);
     if (r->n != n)
         return error_set(err, ERR_INPUT,

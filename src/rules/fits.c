@@ -381,12 +381,15 @@ int64_t q_gdn_v_aligned(const setup *s)
 
 int64_t q_even_head(const setup *s)
 {
-    return s->m.head_dim > 0 && s->m.head_dim < SIZE_MOST ? round_up(s->m.head_dim, 16) : 128;
+    return s->m.attention->head_dim > 0 && s->m.attention->head_dim < SIZE_MOST
+               ? round_up(s->m.attention->head_dim, 16)
+               : 128;
 }
 int64_t q_even_rope(const setup *s)
 {
-    return s->m.qk_rope_dim > 0 && s->m.qk_rope_dim < SIZE_MOST ? round_up(s->m.qk_rope_dim, 2)
-                                                                : 64;
+    return s->m.attention->qk_rope_dim > 0 && s->m.attention->qk_rope_dim < SIZE_MOST
+               ? round_up(s->m.attention->qk_rope_dim, 2)
+               : 64;
 }
 
 /* ---- precision and schedule */

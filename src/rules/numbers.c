@@ -38,13 +38,6 @@ int64_t rule_stages(const setup *s)
     return s->pipe.why_not ? 0 : mul_sat(s->pipe.pp, CHUNKS);
 }
 
-int64_t rule_layers_of(const setup *s, layer_kind_bits bit)
-{
-    int64_t n = 0;
-    for (int64_t i = 0; i < s->m.n_layers; i++) n += model_layer_is(&s->m, i, bit);
-    return n;
-}
-
 int64_t rule_core_heads(const setup *s)
 {
     int64_t all = ON(MLA) ? I(HEADS) : I(KV_HEADS), tp = I(TP) > 0 ? I(TP) : 1;
@@ -55,12 +48,12 @@ int64_t rule_core_heads(const setup *s)
 
 int64_t rule_moe_layers(const setup *s)
 {
-    return rule_layers_of(s, LAYER_MOE);
+    return model_layers_with(&s->m, BLOCK_MOE);
 }
 
 int64_t rule_dense_layers(const setup *s)
 {
-    return s->m.n_layers - rule_moe_layers(s);
+    return model_layers_with(&s->m, BLOCK_MLP);
 }
 
 int64_t rule_tokens(const setup *s)
@@ -72,9 +65,9 @@ int64_t rule_tokens(const setup *s)
 
 int64_t rule_rotated(const setup *s)
 {
-    if (ON(MLA)) return s->m.qk_rope_dim;
+    if (ON(MLA)) return s->m.attention->qk_rope_dim;
     double part = F(ROPE_PERCENT) < 0 ? 0 : F(ROPE_PERCENT) > 1 ? 1 : F(ROPE_PERCENT);
-    return (int64_t)((double)s->m.head_dim * part);
+    return (int64_t)((double)s->m.attention->head_dim * part);
 }
 
 int64_t rule_product(job_numbers list)
@@ -90,9 +83,9 @@ int64_t rule_product(job_numbers list)
 /* Queries and keys, values and their gate, and two numbers a value head. */
 int64_t rule_gdn_width(const setup *s)
 {
-    int64_t keys = mul_sat(2, mul_sat(s->m.gdn_k_heads, s->m.gdn_k_dim));
-    int64_t values = mul_sat(2, mul_sat(s->m.gdn_v_heads, s->m.gdn_v_dim));
-    return s->m.gdn ? keys + values + 2 * s->m.gdn_v_heads : 0;
+    int64_t keys = mul_sat(2, mul_sat(s->m.gdn->k_heads, s->m.gdn->k_dim));
+    int64_t values = mul_sat(2, mul_sat(s->m.gdn->v_heads, s->m.gdn->v_dim));
+    return model_has(&s->m, BLOCK_GDN) ? keys + values + 2 * s->m.gdn->v_heads : 0;
 }
 
 bool rule_state_exceeds(const setup *s)

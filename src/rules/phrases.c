@@ -183,7 +183,7 @@ const char *q_cp_comm_ring(const setup *s, const char *argument, arena *a)
     NO_ARGUMENT;
     NO_TEXT;
     if (IS(SOFTMAX, LEARNABLE)) return NULL;
-    return rule_layers_of(s, LAYER_WINDOW) ? "all_gather" : "p2p";
+    return model_is_windowed(&s->m) ? "all_gather" : "p2p";
 }
 
 const char *q_cp_comm_first(const setup *s, const char *argument, arena *a)

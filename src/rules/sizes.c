@@ -65,7 +65,8 @@ bool sizes_fit_together(const setup *s, const int64_t *x)
     for (int i = 0; i < N_SIZES; i++)
         if (!size_fits(s, i, x[i])) return false;
     int64_t tp_cp = mul_sat(x[TP_], x[CP_]);
-    bool gdn = !s->m.gdn || (MULTIPLE(I(GDN_K_HEADS), tp_cp) && MULTIPLE(I(GDN_V_HEADS), tp_cp));
+    bool gdn = !model_has(&s->m, BLOCK_GDN) ||
+               (MULTIPLE(I(GDN_K_HEADS), tp_cp) && MULTIPLE(I(GDN_V_HEADS), tp_cp));
     bool shards = x[TP_] == 1 || MULTIPLE(I(SEQ), tp_cp);
     bool heads = x[CP_] == 1 || !HAS(CP_COMM, A2A) || MULTIPLE(I(KV_HEADS), tp_cp);
     bool levels = !USER(CP_LEVELS) || rule_product(I(CP_LEVELS)) == x[CP_];

@@ -57,7 +57,6 @@ int64_t rule_edp(const setup *s);
 int64_t rule_microbatches(const setup *s);
 int64_t rule_group(const setup *s);  /* microbatches of a chunk in a row */
 int64_t rule_stages(const setup *s); /* of the pipeline, virtual ones counted */
-int64_t rule_layers_of(const setup *s, layer_kind_bits bit); /* of the decoder that have it */
 int64_t rule_moe_layers(const setup *s);
 int64_t rule_core_heads(const setup *s); /* key/value heads of core attention on a rank */
 int64_t rule_dense_layers(const setup *s);

@@ -19,7 +19,7 @@ static void must_be_printable(const model *m, arena *a) /* I1 */
         MUST(param_elements(&t.rows[i]) >= 0);
         MUST(param_local(&t.rows[i], 1, 1, 1) == param_elements(&t.rows[i]));
     }
-    param_totals n = param_count(&t, m);
+    param_totals n = param_count(&t);
     MUST(n.total >= 0 && n.active >= 0 && n.active <= n.total);
     MUST(n.expert >= 0 && n.expert <= n.total && n.embedding >= 0 && n.embedding <= n.total);
     double flops = model_flops_per_token(m, 4096);

@@ -74,13 +74,14 @@ static int64_t layer_of_experts; /* which layer experts_alone builds */
 static inline void experts_alone(builder *b, segment *seg)
 {
     int64_t size = b->T * b->s->m.hidden;
-    moe_bufs t;
+    const model_block *k = layer_block(model_layer(&b->s->m, layer_of_experts), BLOCK_MOE);
+    block_bufs t;
     segment_init(seg, b, SEGMENT_LAYER, b->s, b->a);
     b->layer = layer_of_experts;
     b->module = MODULE_LAYER;
     int x = seg_saved(b, "x", size, 0), y = seg_other(b, "y", LIFE_OUTPUT, size);
-    moe_forward(b, &t, x, y);
-    moe_backward(b, &t, seg_other(b, "dh", LIFE_DHIDDEN, size));
+    block_forward(b, &t, k, x, y);
+    block_backward(b, &t, k, seg_other(b, "dh", LIFE_DHIDDEN, size));
     assert_int_equal(b->node, NODE_ATTN);
 }
 
@@ -173,7 +174,7 @@ static inline void collect_step(layer_run *x, const lock_rank *k, const buf *p, 
     double dp = (double)x->l.s.lay.dp;
     if (p->step == STEP_AUX) x->aux += (double)mem[0] / dp;
     if (p->step == STEP_Z) x->z += (double)mem[0] / dp;
-    for (int64_t e = 0; p->step == STEP_LOAD && e < k->b.s->m.experts; e++)
+    for (int64_t e = 0; p->step == STEP_LOAD && e < k->b.s->m.moe->experts; e++)
         x->load[e] += (double)mem[e];
     if (p->step == STEP_OVERFLOW && (double)mem[0] * x->most[1] >= x->most[0] * (double)mem[1]) {
         x->most[0] = (double)mem[0];

@@ -10,24 +10,16 @@ static void attention_alone(builder *b, segment *seg)
     segment_init(seg, b, SEGMENT_LAYER, b->s, b->a);
     b->module = MODULE_LAYER;
     b->layer = layer_of_case;
-    bool linear = model_layer_is(&b->s->m, b->layer, LAYER_LINEAR);
-    bool dense = !model_layer_is(&b->s->m, b->layer, LAYER_MOE);
-    attention_bufs t;
-    gdn_bufs g;
-    mlp_bufs mlp;
+    const layer_kind *l = model_layer(&b->s->m, b->layer);
+    bool dense = layer_block(l, BLOCK_MLP) != NULL;
+    block_bufs t[2];
     int x = seg_saved(b, "x", size, 0), y = seg_other(b, "y", LIFE_OUTPUT, size);
     int h = dense ? seg_saved(b, "h", size, 0) : y;
-    if (linear)
-        gdn_forward(b, &g, x, h);
-    else
-        attention_forward(b, &t, x, h);
-    if (dense) mlp_forward(b, &mlp, h, y);
+    block_forward(b, &t[0], l->block[0], x, h);
+    if (dense) block_forward(b, &t[1], l->block[1], h, y);
     int dh = seg_other(b, "dh", LIFE_DHIDDEN, size);
-    if (dense) mlp_backward(b, &mlp, dh);
-    if (linear)
-        gdn_backward(b, &g, dh);
-    else
-        attention_backward(b, &t, dh);
+    if (dense) block_backward(b, &t[1], l->block[1], dh);
+    block_backward(b, &t[0], l->block[0], dh);
 }
 
 #define SIZES   "model.seq_length=32 train.micro_batch_size=2 train.global_batch_size=2 "

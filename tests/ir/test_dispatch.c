@@ -37,7 +37,8 @@ static void assert_near(const layer_run *many, const layer_run *one)
     if (!(fabs(many->aux - one->aux) <= 1e-5 * fabs(one->aux) &&
           fabs(many->z - one->z) <= 1e-5 * fabs(one->z)))
         fail_msg("%s: aux %g z %g, not %g %g", c->words, many->aux, many->z, one->aux, one->z);
-    for (int64_t e = 0; e < one->l.s.m.experts; e++) assert_true(many->load[e] == one->load[e]);
+    for (int64_t e = 0; e < one->l.s.m.moe->experts; e++)
+        assert_true(many->load[e] == one->load[e]);
     if (many->most[0] > many->most[1]) fail_msg("%s: overflow", c->words);
 }
 
@@ -172,7 +173,7 @@ static void dispatchers_agree_on_dropped_tokens(void **state)
             if (d > 0) assert_near(runs[d], runs[0]);
         }
         double rows = 0;
-        for (int64_t e = 0; e < runs[0]->l.s.m.experts; e++) rows += runs[0]->load[e];
+        for (int64_t e = 0; e < runs[0]->l.s.m.moe->experts; e++) rows += runs[0]->load[e];
         assert_true(rows < SAMPLES * SEQ * 2); /* something was dropped */
         arena_destroy(a);
     }

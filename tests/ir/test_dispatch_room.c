@@ -95,12 +95,12 @@ static void forced_balance_needs_no_more_than_balance(void **state)
                          models[i % 3].more);
         layer_run *x = run_of(a, models[i % 3].name, 1, l, how);
         const model *m = &x->l.s.m;
-        int64_t rows = SAMPLES * SEQ * m->topk, groups = l.n / (l.ep * l.etp);
+        int64_t rows = SAMPLES * SEQ * m->moe->topk, groups = l.n / (l.ep * l.etp);
         assert_finite(x);
         if (x->most[0] > x->most[1])
             fail_msg("%s: %g rows, room for %g", how, x->most[0], x->most[1]);
-        for (int64_t e = 0; e < m->experts; e++) /* of each group's tokens as many */
-            assert_true(x->load[e] == (double)(rows / m->experts));
+        for (int64_t e = 0; e < m->moe->experts; e++) /* of each group's tokens as many */
+            assert_true(x->load[e] == (double)(rows / m->moe->experts));
         for (int64_t r = 0; r < x->l.n; r++)
             for (int id = 0; id < x->l.ranks[r].seg.n_bufs; id++) {
                 const buf *p = &x->l.ranks[r].seg.bufs[id];
@@ -141,7 +141,8 @@ static void round_robin_never_exceeds_its_bound(void **state)
 static traffic expected_across(const layer_run *x)
 {
     const lockstep *l = &x->l;
-    int64_t node = l->s.lay.gpus_per_node, K = l->s.m.topk, here = l->s.m.experts / l->s.lay.ep;
+    int64_t node = l->s.lay.gpus_per_node, K = l->s.m.moe->topk,
+            here = l->s.m.moe->experts / l->s.lay.ep;
     traffic t = {0};
     for (int64_t r = 0; r < l->n; r++) {
         const lock_rank *k = &l->ranks[r];
@@ -171,7 +172,7 @@ static void flex_crosses_nodes_once_for_each_node(void **state)
     layer_run *all = run_of(a, name, 1, l, arena_text(a, ALLTOALL "%s", ample));
     layer_run *deep = run_of(a, name, 1, l, arena_text(a, FLEX(deepep) "%s", ample));
     layer_run *hybrid = run_of(a, name, 1, l, arena_text(a, FLEX(hybridep) "%s", ample));
-    double H = (double)all->l.H, n = SAMPLES * SEQ, K = (double)all->l.s.m.topk;
+    double H = (double)all->l.H, n = SAMPLES * SEQ, K = (double)all->l.s.m.moe->topk;
     traffic must = expected_across(all);
     assert_true(all->rows.across == must.inside * H);
     assert_true(deep->rows.across == must.across * H);

@@ -204,20 +204,20 @@ static void put(plain *p, const param *w, bool alone)
     p->weights++;
 }
 
-static void put_block(plain *p, param_block b, const char *part, bool alone)
+static void put_block(plain *p, block_kind b, const char *part, bool alone)
 {
     for (int i = 0; i < p->s->params.n_rows; i++) {
         const param *w = &p->s->params.rows[i];
-        if (w->block == b && strstr(w->name, part)) put(p, w, alone);
+        if (w->block->kind == b && strstr(w->name, part)) put(p, w, alone);
     }
 }
 
 static void put_layer(plain *p, int64_t i)
 {
-    bool moe = model_layer_is(&p->s->m, i, LAYER_MOE);
-    bool linear = model_layer_is(&p->s->m, i, LAYER_LINEAR);
+    bool moe = model_layer_has(&p->s->m, i, BLOCK_MOE);
+    bool linear = model_layer_has(&p->s->m, i, BLOCK_GDN);
     if (i >= p->s->m.n_layers) put_block(p, BLOCK_MTP, "", false);
-    put_block(p, linear ? BLOCK_LINEAR : BLOCK_ATTENTION, "", false);
+    put_block(p, linear ? BLOCK_GDN : BLOCK_ATTENTION, "", false);
     put_block(p, moe ? BLOCK_MOE : BLOCK_MLP, "", false);
 }
 
@@ -344,7 +344,7 @@ static void ranks_together_hold_the_model(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         setup s = setup_of(cases[i]);
-        assert_int_equal(everything(&s), param_count(&s.params, &s.m).total);
+        assert_int_equal(everything(&s), param_count(&s.params).total);
     }
 }
 
@@ -352,14 +352,14 @@ static void copies_of_the_embedding_are_counted(void **state)
 {
     (void)state;
     setup alone = setup_of("moefold.model=deepseek-v3" EP "8" MTP "1");
-    assert_int_equal(everything(&alone), param_count(&alone.params, &alone.m).total);
+    assert_int_equal(everything(&alone), param_count(&alone.params).total);
     setup piped = setup_of("moefold.model=deepseek-v3" EP "8" PP "8" VPP "4" MTP "1");
     int64_t table = piped.m.padded_vocab * piped.m.hidden;
-    assert_int_equal(everything(&piped), param_count(&piped.params, &piped.m).total + table);
+    assert_int_equal(everything(&piped), param_count(&piped.params).total + table);
     setup tied =
         setup_of("moefold.model=gpt-oss-20b model.share_embeddings_and_output_weights=true" PP "4");
     table = tied.m.padded_vocab * tied.m.hidden;
-    assert_int_equal(everything(&tied), param_count(&tied.params, &tied.m).total + table);
+    assert_int_equal(everything(&tied), param_count(&tied.params).total + table);
     setup repeated = setup_of("moefold.model=deepseek-v3" EP "8" MTP "3"
                               " model.mtp_use_repeated_layer=true");
     assert_int_equal(everything(&repeated), everything(&alone));

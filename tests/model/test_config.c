@@ -420,7 +420,7 @@ static void users_settings_stay(void **state)
     made x;
     made_good(&x, GOLDEN "qwen3-moe-tiny", "model.hidden_size=96 model.moe_router_topk=4");
     assert_int_equal(x.m.hidden, 96);
-    assert_int_equal(x.m.topk, 4);
+    assert_int_equal(x.m.moe->topk, 4);
     assert_int_equal(x.r.knob[K_HIDDEN].from, FROM_USER);
     assert_has(x.r.knob[K_LAYERS].why, "num_hidden_layers");
     made_release(&x);

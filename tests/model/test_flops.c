@@ -89,7 +89,7 @@ static void window_counts_the_mean_of_its_keys(void **state)
     (void)state;
     made x;
     made_good(&x, "tiny", "model.window_size=[2,0]");
-    assert_int_equal(x.m.window, 3);
+    assert_int_equal(model_window(&x.m), 3);
     double full = 6.0 * 4 * 4 * 32 * 8;  /* layers x heads x head size x sequence */
     double mean = (1 + 2 + 3 * 6) / 8.0; /* tokens 0, 1, then six that see three */
     double windowed = 6.0 * 4 * 4 * 32 * 2 * mean;

@@ -109,7 +109,10 @@ static void family_follows_the_knobs(void **state)
 
 static void kinds(const made *x, char *out)
 {
-    for (int64_t i = 0; i < x->m.n_layers + x->m.n_mtp; i++) *out++ = (char)('0' + x->m.layer[i]);
+    for (int64_t i = 0; i < x->m.n_layers + x->m.n_mtp; i++)
+        *out++ = (char)('0' + model_layer_has(&x->m, i, BLOCK_MOE) +
+                        2 * model_layer_has(&x->m, i, BLOCK_GDN) +
+                        4 * (model_layer_window(&x->m, i) > 0));
     *out = 0;
 }
 
@@ -169,17 +172,17 @@ static void open_sizes_are_derived_with_a_reason(void **state)
     (void)state;
     made x;
     made_good(&x, NULL, CUSTOM "model.num_moe_experts=8 model.seq_length=256");
-    assert_int_equal(x.m.ffn, 256);
-    assert_int_equal(x.m.moe_ffn, 256);
-    assert_int_equal(x.m.kv_heads, 4);
-    assert_int_equal(x.m.head_dim, 16);
+    assert_int_equal(x.m.mlp->ffn, 256);
+    assert_int_equal(x.m.moe->ffn, 256);
+    assert_int_equal(x.m.attention->kv_heads, 4);
+    assert_int_equal(x.m.attention->head_dim, 16);
     assert_int_equal(recipe_int(&x.r, K_MAX_POSITIONS), 256);
     assert_int_equal(x.r.knob[K_FFN].from, FROM_DERIVED);
     assert_has(x.r.knob[K_FFN].why, "4 x hidden_size");
     made_release(&x);
     made_good(&x, NULL, CUSTOM "model.kv_channels=null model.num_query_groups=null");
-    assert_int_equal(x.m.head_dim, 16); /* the user's null is no hole in the model */
-    assert_int_equal(x.m.kv_heads, 4);
+    assert_int_equal(x.m.attention->head_dim, 16); /* the user's null is no hole in the model */
+    assert_int_equal(x.m.attention->kv_heads, 4);
     made_release(&x);
 }
 
@@ -245,7 +248,7 @@ static void missing_sizes_are_named(void **state)
 
 static void use_everything(const made *x)
 {
-    param_totals n = param_count(&x->t, &x->m);
+    param_totals n = param_count(&x->t);
     assert_true(n.total >= 0 && n.active >= 0 && n.expert >= 0 && n.embedding >= 0);
     for (int i = 0; i < x->t.n_rows; i++) {
         assert_true(param_elements(&x->t.rows[i]) >= 0);

@@ -26,7 +26,7 @@ static void prediction_module_has_its_exact_size(void **state)
     made with, without;
     made_good(&with, "deepseek-v3", "model.mtp_num_layers=1");
     made_good(&without, "deepseek-v3", NULL);
-    param_totals a = param_count(&with.t, &with.m), b = param_count(&without.t, &without.m);
+    param_totals a = param_count(&with.t), b = param_count(&without.t);
     assert_int_equal(a.buffers - b.buffers, 256);
     assert_int_equal(a.total + a.buffers - b.total - b.buffers, INT64_C(11610068224));
     assert_int_equal(a.active - b.active, INT64_C(688100352));
@@ -41,19 +41,19 @@ static void repeated_module_exists_once(void **state)
     made_good(&once, "deepseek-v3", "model.mtp_num_layers=1");
     made_good(&twice, "deepseek-v3", "model.mtp_num_layers=2");
     made_good(&repeated, "deepseek-v3", "model.mtp_num_layers=2 model.mtp_use_repeated_layer=true");
-    int64_t n = param_count(&once.t, &once.m).total;
-    assert_int_equal(param_count(&repeated.t, &repeated.m).total, n);
-    assert_true(param_count(&twice.t, &twice.m).total > n);
+    int64_t n = param_count(&once.t).total;
+    assert_int_equal(param_count(&repeated.t).total, n);
+    assert_true(param_count(&twice.t).total > n);
     assert_true(model_flops_per_token(&twice.m, 64) == model_flops_per_token(&repeated.m, 64));
     made_release(&once);
     made_release(&twice);
     made_release(&repeated);
 }
 
-static const param *find(const made *x, const char *name, param_block block)
+static const param *find(const made *x, const char *name, block_kind block)
 {
     for (int i = 0; i < x->t.n_rows; i++)
-        if (x->t.rows[i].block == block && strcmp(x->t.rows[i].name, name) == 0)
+        if (x->t.rows[i].block->kind == block && strcmp(x->t.rows[i].name, name) == 0)
             return &x->t.rows[i];
     fail_msg("%s has no %s", x->m.name, name);
     return NULL;
@@ -64,7 +64,7 @@ static void cuts_follow_megatron(void **state)
     (void)state;
     static const struct {
         const char *model;
-        param_block block;
+        block_kind block;
         const char *name;
         int64_t local; /* with TP 2, ETP 2, EP 4 */
     } rows[] = {
@@ -90,10 +90,10 @@ static void cuts_follow_megatron(void **state)
         {"gpt-oss-20b", BLOCK_MOE, "mlp.experts.linear_fc1.bias", 8 * 2880},
         {"gpt-oss-20b", BLOCK_MOE, "mlp.experts.linear_fc2.bias", 8 * 2880},
         {"qwen3-next-80b-a3b", BLOCK_ATTENTION, "self_attention.linear_qkv.weight", 4608 * 2048},
-        {"qwen3-next-80b-a3b", BLOCK_LINEAR, "self_attention.in_proj.weight", 6176 * 2048},
-        {"qwen3-next-80b-a3b", BLOCK_LINEAR, "self_attention.conv1d.weight", 4096 * 4},
-        {"qwen3-next-80b-a3b", BLOCK_LINEAR, "self_attention.A_log", 16},
-        {"qwen3-next-80b-a3b", BLOCK_LINEAR, "self_attention.out_norm.weight", 128},
+        {"qwen3-next-80b-a3b", BLOCK_GDN, "self_attention.in_proj.weight", 6176 * 2048},
+        {"qwen3-next-80b-a3b", BLOCK_GDN, "self_attention.conv1d.weight", 4096 * 4},
+        {"qwen3-next-80b-a3b", BLOCK_GDN, "self_attention.A_log", 16},
+        {"qwen3-next-80b-a3b", BLOCK_GDN, "self_attention.out_norm.weight", 128},
         {"qwen3-next-80b-a3b", BLOCK_MOE, "mlp.shared_experts.gate_weight", 2048},
         {"qwen3-30b-a3b", BLOCK_ATTENTION, "self_attention.q_layernorm.weight", 128},
     };
@@ -137,10 +137,10 @@ static void only_matrices_decay(void **state)
     assert_true(find(&x, "mlp.router.weight", BLOCK_MOE)->decay);
     made_release(&x);
     made_good(&x, "qwen3-next-80b-a3b", NULL);
-    assert_true(find(&x, "self_attention.conv1d.weight", BLOCK_LINEAR)->decay);
-    assert_false(find(&x, "self_attention.dt_bias", BLOCK_LINEAR)->decay);
-    assert_int_equal(find(&x, "self_attention.out_norm.weight", BLOCK_LINEAR)->init, INIT_ZERO);
-    assert_int_equal(find(&x, "self_attention.dt_bias", BLOCK_LINEAR)->init, INIT_ONE);
+    assert_true(find(&x, "self_attention.conv1d.weight", BLOCK_GDN)->decay);
+    assert_false(find(&x, "self_attention.dt_bias", BLOCK_GDN)->decay);
+    assert_int_equal(find(&x, "self_attention.out_norm.weight", BLOCK_GDN)->init, INIT_ZERO);
+    assert_int_equal(find(&x, "self_attention.dt_bias", BLOCK_GDN)->init, INIT_ONE);
     made_release(&x);
     made_good(&x, "deepseek-v3", NULL);
     assert_false(find(&x, "mlp.router.expert_bias", BLOCK_MOE)->trained);
@@ -169,7 +169,7 @@ static void options_of_megatron_add_their_weights(void **state)
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         made x;
         made_good(&x, "tiny", rows[i].overrides);
-        int64_t more = param_count(&x.t, &x.m).total - param_count(&tiny.t, &tiny.m).total;
+        int64_t more = param_count(&x.t).total - param_count(&tiny.t).total;
         if (more != rows[i].more)
             fail_msg("%s: %lld, not %lld", rows[i].overrides, (long long)more,
                      (long long)rows[i].more);
@@ -201,11 +201,11 @@ static int64_t elements_in_file(visit *v, const param *p, int64_t i)
     return sum;
 }
 
-static void visit_block(visit *v, param_block b, int64_t i)
+static void visit_block(visit *v, block_kind b, int64_t i)
 {
     for (int k = 0; k < v->x->t.n_rows; k++) {
         const param *p = &v->x->t.rows[k];
-        if (p->block != b) continue;
+        if (p->block->kind != b) continue;
         assert_true(param_hf_parts(p) > 0);
         if (elements_in_file(v, p, i) != param_elements(p)) fail_msg("%s: other size", p->name);
     }
@@ -225,15 +225,14 @@ static void every_tensor_of_a_checkpoint_has_its_place(void **state)
         visit v = {&x, &f, 0};
         visit_block(&v, BLOCK_EMBEDDING, 0);
         for (int64_t i = 0; i < x.m.n_layers + x.m.n_mtp; i++) {
-            param_block blocks[LAYER_BLOCKS_MAX];
-            int n = param_layer_blocks(&x.m, i, blocks);
-            for (int k = 0; k < n; k++) visit_block(&v, blocks[k], i);
+            const layer_kind *l = model_layer(&x.m, i);
+            for (int k = 0; k < l->n_blocks; k++) visit_block(&v, l->block[k]->kind, i);
         }
         visit_block(&v, BLOCK_HEAD, 0);
         assert_int_equal(v.n_found, f.n_tensors); /* names differ, so each was found once */
         int64_t in_file = 0;
         for (int i = 0; i < f.n_tensors; i++) in_file += safetensor_elements(&f.tensors[i]);
-        param_totals n = param_count(&x.t, &x.m);
+        param_totals n = param_count(&x.t);
         assert_int_equal(n.total + n.buffers, in_file);
         made_release(&x);
     }

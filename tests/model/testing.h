@@ -121,7 +121,7 @@ static inline void assert_totals(const totals *list, size_t n)
         made x;
         char total[32], active[32];
         made_good(&x, list[i].model, NULL);
-        param_totals counted = param_count(&x.t, &x.m);
+        param_totals counted = param_count(&x.t);
         snprintf(total, sizeof total, "%.2f", (double)counted.total / 1e9);
         snprintf(active, sizeof active, "%.2f", (double)counted.active / 1e9);
         assert_string_equal(total, list[i].total);

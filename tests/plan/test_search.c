@@ -185,7 +185,7 @@ static void pairs_are_known_by_what_waits(void **state)
     for (int order = 0; order < 2; order++) {
         fixture f;
         open_cards(&f, "deepseek-v3", none);
-        assert_false(cards_kind_is(f.k, 0, LAYER_MOE));
+        assert_false(cards_kind_has(f.k, 0, BLOCK_MOE));
         for (int i = 0; i < 2; i++) {
             bool delay = i != order;
             c.overlap = delay ? OVERLAP_EP_DELAY : OVERLAP_EP;

@@ -135,7 +135,7 @@ static double evenly(const model *m, int64_t row, int64_t expert, int64_t ep)
 static double one_and_a_half(const model *m, int64_t row, int64_t expert, int64_t ep)
 {
     (void)row;
-    int64_t each = m->experts / ep, rank = expert / each;
+    int64_t each = m->moe->experts / ep, rank = expert / each;
     return rank == 0 ? 180 : rank == ep - 1 ? 60 : 120;
 }
 
@@ -150,7 +150,7 @@ static double hot(const model *m, int64_t row, int64_t expert, int64_t ep)
 static double ragged(const model *m, int64_t row, int64_t expert, int64_t ep)
 {
     (void)row;
-    int64_t each = m->experts / ep;
+    int64_t each = m->moe->experts / ep;
     return expert % each < each / 2 ? 230 : 10;
 }
 
@@ -158,10 +158,10 @@ static routing *made(const model *m, int64_t ep, load_of load, arena *a)
 {
     textbuf t = text_init(a);
     int64_t list[MODEL_LAYERS_MAX], n = routing_layers(m, list);
-    text_add(&t, "{\"experts\": %lld, \"layers\": [", (long long)m->experts);
+    text_add(&t, "{\"experts\": %lld, \"layers\": [", (long long)m->moe->experts);
     for (int64_t i = 0; i < n; i++) {
         text_add(&t, "%s{\"layer\": %lld, \"loads\": [", i ? "," : "", (long long)list[i]);
-        for (int64_t e = 0; e < m->experts; e++)
+        for (int64_t e = 0; e < m->moe->experts; e++)
             text_add(&t, "%s%g", e ? "," : "", load(m, i, e, ep));
         text_add(&t, "]}");
     }

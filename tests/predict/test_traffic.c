@@ -71,8 +71,8 @@ typedef struct drawn {
 static void choose(const model *m, int64_t each, bool on[RANKS], int64_t rows[RANKS])
 {
     bool chosen[256] = {false};
-    for (int64_t k = 0; k < m->topk;) {
-        int64_t e = draw(m->experts);
+    for (int64_t k = 0; k < m->moe->topk;) {
+        int64_t e = draw(m->moe->experts);
         if (chosen[e]) continue;
         chosen[e] = true;
         on[e / each] = true;
@@ -83,7 +83,7 @@ static void choose(const model *m, int64_t each, bool on[RANKS], int64_t rows[RA
 
 static void route(const setup *s, const flex_group *g, drawn *d)
 {
-    int64_t P = flex_members(g), each = s->m.experts / s->lay.ep;
+    int64_t P = flex_members(g), each = s->m.moe->experts / s->lay.ep;
     for (int64_t from = 0; from < P; from++)
         for (int t = 0; t < TOKENS; t++) {
             bool on[RANKS] = {false}, there[RANKS] = {false};
@@ -147,7 +147,7 @@ static void expected_rows_are_those_drawn(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         made x;
         made_good(&x, "qwen3-30b-a3b", cases[i].words);
-        flex_group g = {x.s.m.experts, 16, 1, 0, 0, cases[i].span};
+        flex_group g = {x.s.m.moe->experts, 16, 1, 0, 0, cases[i].span};
         drawn *d = ARENA_NEW(x.a, drawn);
         route(&x.s, &g, d);
         compare(&x.s, d, cases[i].flex);

@@ -148,7 +148,7 @@ static void saved_bytes_are_those_of_the_projection(void **state)
     program_of(&p, s, a, "tiny", OFF);
     program_of(&q, t, a, "tiny", "moefold.fusion=[qkv]");
     const model *m = &s->m;
-    int64_t values = 4 * p.Tc * m->kv_heads * m->head_dim * m->n_layers;
+    int64_t values = 4 * p.Tc * m->attention->kv_heads * m->attention->head_dim * m->n_layers;
     assert_int_equal(q.chunks[0].saved_bytes - p.chunks[0].saved_bytes, values);
     arena_destroy(a);
 }

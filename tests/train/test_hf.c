@@ -114,8 +114,9 @@ static void groups_hold_their_queries_key_and_value(void **state)
     const float *q = tensor_named(&f, "model.layers.1.self_attn.q_proj.weight");
     const float *k = tensor_named(&f, "model.layers.1.self_attn.k_proj.weight");
     const float *v = tensor_named(&f, "model.layers.1.self_attn.v_proj.weight");
-    int64_t each = m->heads / m->kv_heads, head = m->head_dim * m->hidden;
-    for (int64_t g = 0; g < m->kv_heads; g++) {
+    int64_t each = m->attention->heads / m->attention->kv_heads,
+            head = m->attention->head_dim * m->hidden;
+    for (int64_t g = 0; g < m->attention->kv_heads; g++) {
         for (int64_t j = 0; j < each; j++, w += head) same_rows(w, q + (g * each + j) * head, head);
         same_rows(w, k + g * head, head);
         same_rows(w + head, v + g * head, head);
@@ -134,8 +135,9 @@ static void gates_follow_the_queries_of_their_group(void **state)
     const float *w = ours(&x, 3, "self_attention.linear_qkv.weight");
     const float *q = tensor_named(&f, "model.layers.3.self_attn.q_proj.weight");
     const float *k = tensor_named(&f, "model.layers.3.self_attn.k_proj.weight");
-    int64_t each = m->heads / m->kv_heads, head = m->head_dim * m->hidden;
-    for (int64_t g = 0; g < m->kv_heads; g++) {
+    int64_t each = m->attention->heads / m->attention->kv_heads,
+            head = m->attention->head_dim * m->hidden;
+    for (int64_t g = 0; g < m->attention->kv_heads; g++) {
         for (int gate = 0; gate < 2; gate++)
             for (int64_t j = 0; j < each; j++, w += head)
                 same_rows(w, q + (2 * (g * each + j) + gate) * head, head);
@@ -155,8 +157,8 @@ static void delta_net_sections_run_over_all_heads(void **state)
     const float *w = ours(&x, 0, "self_attention.in_proj.weight");
     const float *qkvz = tensor_named(&f, "model.layers.0.linear_attn.in_proj_qkvz.weight");
     const float *ba = tensor_named(&f, "model.layers.0.linear_attn.in_proj_ba.weight");
-    int64_t h = m->hidden, heads = m->gdn_k_heads, r = m->gdn_v_heads / heads;
-    int64_t width[6] = {m->gdn_k_dim, m->gdn_k_dim, r * m->gdn_v_dim, r * m->gdn_v_dim, r, r};
+    int64_t h = m->hidden, heads = m->gdn->k_heads, r = m->gdn->v_heads / heads;
+    int64_t width[6] = {m->gdn->k_dim, m->gdn->k_dim, r * m->gdn->v_dim, r * m->gdn->v_dim, r, r};
     int64_t before = 0;
     for (int part = 0; part < 6; part++) {
         const float *from = part < 4 ? qkvz : ba;
@@ -182,7 +184,7 @@ static void fused_outputs_alternate_between_gate_and_up(void **state)
     const float *up = tensor_named(&f, "model.layers.2.mlp.experts.gate_up_proj");
     const float *up_bias = tensor_named(&f, "model.layers.2.mlp.experts.gate_up_proj_bias");
     const float *down = tensor_named(&f, "model.layers.2.mlp.experts.down_proj");
-    int64_t E = m->experts, F = m->moe_ffn, H = m->hidden;
+    int64_t E = m->moe->experts, F = m->moe->ffn, H = m->hidden;
     for (int64_t e = 0; e < E; e++)
         for (int64_t half = 0; half < 2; half++)
             for (int64_t j = 0; j < F; j++) {
@@ -336,9 +338,9 @@ static void fused_experts_read_like_single_ones(void **state)
             if (!strstr(o.f.tensors[k].name, ".experts."))
                 made_copy(&f, &o, &o.f.tensors[k], unfused_name(x.a, o.f.tensors[k].name));
         for (int64_t l = 0; l < x.s->m.n_layers + x.s->m.n_mtp; l++)
-            if (model_layer_is(&x.s->m, l, LAYER_MOE))
+            if (model_layer_has(&x.s->m, l, BLOCK_MOE))
                 fuse_layer(&f, &o, arena_text(x.a, "model.layers.%" PRId64 ".", l), format,
-                           is_mixtral ? mixtral : usual, (int)x.s->m.experts);
+                           is_mixtral ? mixtral : usual, (int)x.s->m.moe->experts);
         const char *folder = folder_with_config(x.a, name, "{}");
         made_write(&f, weights_path(x.a, folder));
         loaded_init(&y, folder, NULL);

@@ -70,7 +70,7 @@ static void bf16_files_hold_rounded_weights(void **state)
     loaded_init(&y, folder, NULL);
     loaded_from(&y, folder, NULL);
     const float *bias = ours(&x, 2, "mlp.router.expert_bias");
-    same_rows(ours(&y, 2, "mlp.router.expert_bias"), bias, x.s->m.experts); /* stays FP32 */
+    same_rows(ours(&y, 2, "mlp.router.expert_bias"), bias, x.s->m.moe->experts); /* stays FP32 */
     for (int64_t i = 0; i < x.w.trained; i++) {
         uint16_t b = bf16_of_float(x.flat[i]);
         float rounded;

@@ -259,7 +259,7 @@ static status read_shared_experts(const config *c)
 /* A width that is not a whole number of experts is none that the file can say (I2). */
 static void write_shared_experts(const draft *d)
 {
-    int64_t n = d->of.m->moe_ffn > 0 ? d->of.m->shared_ffn / d->of.m->moe_ffn : 0;
+    int64_t n = d->of.m->moe->ffn > 0 ? d->of.m->moe->shared_ffn / d->of.m->moe->ffn : 0;
     if (draft_in(d, IN(SHARED_EXPERTS))) draft_put(d, "n_shared_experts", json_integer(n));
 }
 
@@ -303,7 +303,7 @@ static status read_minimax(const config *c)
 /* Files of every layer's kind, and of the number of dimensions that are rotated. */
 static void write_minimax(const draft *d)
 {
-    double rotated = (double)d->of.m->head_dim * recipe_real(d->of.r, K_ROPE_PERCENT);
+    double rotated = (double)d->of.m->attention->head_dim * recipe_real(d->of.r, K_ROPE_PERCENT);
     if (!draft_in(d, IN(MINIMAX_M2))) return;
     draft_put(d, "rotary_dim", json_integer((int64_t)rotated));
     json_t *types = json_array();
@@ -369,7 +369,7 @@ static void write_mlp_bias(const draft *d)
 {
     if (draft_in(d, IN(LLAMA))) draft_put(d, "mlp_bias", json_boolean(d->of.m->linear_bias));
     if (draft_in(d, IN(GPT_OSS)))
-        draft_put(d, "attention_bias", json_boolean(d->of.m->attention_bias));
+        draft_put(d, "attention_bias", json_boolean(d->of.m->attention->bias));
 }
 
 /* In transformers the norms of MLA's latents have their class's epsilon, whatever rms_norm_eps
@@ -387,8 +387,8 @@ static void write_latent_heads(const draft *d)
 {
     const model *m = d->of.m;
     if (!draft_in(d, IN(LATENT))) return;
-    draft_correct(d, "qk_head_dim", json_integer(m->qk_dim + m->qk_rope_dim));
-    draft_correct(d, "head_dim", json_integer(m->qk_rope_dim));
+    draft_correct(d, "qk_head_dim", json_integer(m->attention->qk_dim + m->attention->qk_rope_dim));
+    draft_correct(d, "head_dim", json_integer(m->attention->qk_rope_dim));
 }
 
 /* gpt-oss files carry a coefficient, but Megatron-Bridge trains the family without that loss. */

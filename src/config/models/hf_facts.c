@@ -40,33 +40,29 @@ typedef struct fact {
 
 /* ---- what knobs mean */
 
-static value flags_of(const model *m, layer_kind_bits bit, arena *a)
+/* Which layers have a block of this kind (of attention: with a window). */
+static value flags_of(side s, block_kind kind)
 {
-    value *items = ARENA_ARRAY(a, value, m->n_layers);
-    for (int64_t i = 0; i < m->n_layers; i++) items[i] = value_of_int(model_layer_is(m, i, bit));
-    return (value){.kind = V_LIST, .list = {items, (int)m->n_layers}};
+    value *items = ARENA_ARRAY(s.r->a, value, s.m->n_layers);
+    for (int64_t i = 0; i < s.m->n_layers; i++)
+        items[i] = value_of_int(kind == BLOCK_ATTENTION ? model_layer_window(s.m, i) > 0
+                                                        : model_layer_has(s.m, i, kind));
+    return (value){.kind = V_LIST, .list = {items, (int)s.m->n_layers}};
 }
 
 static value moe_layers(side s)
 {
-    return flags_of(s.m, LAYER_MOE, s.r->a);
+    return flags_of(s, BLOCK_MOE);
 }
 
 static value linear_layers(side s)
 {
-    return flags_of(s.m, LAYER_LINEAR, s.r->a);
+    return flags_of(s, BLOCK_GDN);
 }
 
 static value windowed_layers(side s)
 {
-    return flags_of(s.m, LAYER_WINDOW, s.r->a);
-}
-
-static bool has(const model *m, layer_kind_bits bit)
-{
-    for (int64_t i = 0; i < m->n_layers; i++)
-        if (model_layer_is(m, i, bit)) return true;
-    return false;
+    return flags_of(s, BLOCK_ATTENTION);
 }
 
 #define SIZE(name, field)                                                                          \
@@ -79,15 +75,15 @@ static bool has(const model *m, layer_kind_bits bit)
     {                                                                                              \
         return value_of_bool(s.m->field);                                                          \
     }
-SIZE(kv_heads, kv_heads)
-SIZE(head_dim, head_dim)
-SIZE(ffn, ffn)
-SIZE(moe_ffn, moe_ffn)
-SIZE(experts, experts)
-SIZE(moe_latent, moe_latent)
+SIZE(kv_heads, attention->kv_heads)
+SIZE(head_dim, attention->head_dim)
+SIZE(ffn, mlp->ffn)
+SIZE(moe_ffn, moe->ffn)
+SIZE(experts, moe->experts)
+SIZE(moe_latent, moe->latent)
 FLAG(linear_bias, linear_bias)
-FLAG(attention_bias, attention_bias)
-FLAG(qkv_bias, qkv_bias)
+FLAG(attention_bias, attention->bias)
+FLAG(qkv_bias, attention->qkv_bias)
 
 static value or_null(int64_t size)
 {
@@ -96,17 +92,17 @@ static value or_null(int64_t size)
 
 static value window(side s)
 {
-    return or_null(has(s.m, LAYER_WINDOW) ? s.m->window : 0);
+    return or_null(model_is_windowed(s.m) ? model_window(s.m) : 0);
 }
 
 static value shared_ffn(side s)
 {
-    return or_null(s.m->shared_ffn);
+    return or_null(s.m->moe->shared_ffn);
 }
 
 static value q_lora(side s)
 {
-    return or_null(s.m->q_lora);
+    return or_null(s.m->attention->q_lora);
 }
 
 static value or_one(side s, knob_id k)
@@ -152,7 +148,7 @@ static value group_score(side s)
  * Megatron. */
 static value renormalised(side s)
 {
-    if (s.m->topk == 1) return value_of_bool(false);
+    if (s.m->moe->topk == 1) return value_of_bool(false);
     bool set = recipe_given(s.r, K_ROUTER_NORM);
     bool on = set ? recipe_on(s.r, K_ROUTER_NORM) : !recipe_is(s.r, K_SCORE, "softmax");
     return value_of_bool(on);
@@ -181,7 +177,7 @@ static value rope_type(side s)
 /* Dimensions of a head that are rotated: pairs of them. */
 static value rotated(side s)
 {
-    double n = (double)s.m->head_dim * recipe_real(s.r, K_ROPE_PERCENT);
+    double n = (double)s.m->attention->head_dim * recipe_real(s.r, K_ROPE_PERCENT);
     return value_of_int((int64_t)n / 2 * 2);
 }
 
@@ -289,28 +285,27 @@ enum { N_FACTS = sizeof facts / sizeof facts[0] };
 static unsigned conditions(side s)
 {
     const model *m = s.m;
-    bool moe = m->experts > 0, rotary = is_rotary(s.r), yarn = rotary && is_yarn(s.r);
+    bool moe = m->moe->experts > 0, rotary = is_rotary(s.r), yarn = rotary && is_yarn(s.r);
     bool llama3 = rotary && !yarn && recipe_on(s.r, K_LLAMA3_ROPE);
-    bool dense = !moe;
-    for (int64_t i = 0; i < m->n_layers; i++) dense = dense || !model_layer_is(m, i, LAYER_MOE);
+    bool dense = !moe || model_uses(m, BLOCK_MLP);
     const struct {
         bool holds;
         condition bit;
     } all[] = {
-        {!m->mla, GQA},
-        {m->mla, MLA},
+        {!m->attention->mla, GQA},
+        {m->attention->mla, MLA},
         {dense, DENSE_MLP},
         {moe, MOE},
-        {moe && m->shared_ffn > 0, SHARED},
+        {moe && m->moe->shared_ffn > 0, SHARED},
         {moe && recipe_int(s.r, K_GROUPS) > 1, LIMITED},
         {recipe_is(s.r, K_SCORE, "softmax"), SOFTMAX},
-        {m->gdn, GDN},
+        {model_has(m, BLOCK_GDN), GDN},
         {rotary, ROTARY},
         {yarn, YARN},
         {llama3, LLAMA3},
         {llama3 || (rotary && recipe_given(s.r, K_ROPE_DYNAMIC)), TRAINED},
         {m->glu, GATED},
-        {m->qk_norm, NORMED},
+        {m->attention->qk_norm, NORMED},
     };
     unsigned bits = 0;
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)

@@ -235,40 +235,36 @@ status config_layers(const config *c)
 
 /* ---- writing */
 
-/* Leading layers without the property. */
-static int64_t first_with(const model *m, layer_kind_bits bit)
+/* Has a layer what its family's files mark? Linear attention, a window. */
+static bool layer_is(const model *m, int64_t i, attention_kind kind)
 {
-    int64_t n = 0;
-    while (n < m->n_layers && !model_layer_is(m, n, bit)) n++;
-    return n;
+    if (kind == LINEAR) return model_layer_has(m, i, BLOCK_GDN);
+    return kind == SLIDING && model_layer_window(m, i) > 0;
 }
 
 static void write_sparse_step(const draft *d)
 {
     json_t *dense = json_array();
     for (int64_t i = 0; i < d->of.m->n_layers; i++)
-        if (!model_layer_is(d->of.m, i, LAYER_MOE)) json_array_append_new(dense, json_integer(i));
+        if (!model_layer_has(d->of.m, i, BLOCK_MOE)) json_array_append_new(dense, json_integer(i));
     draft_put(d, "decoder_sparse_step", json_integer(1));
     draft_put(d, "mlp_only_layers", dense);
 }
 
-static json_t *kinds_of(const model *m, layer_kind_bits bit, attention_kind kind)
+static json_t *kinds_of(const model *m, attention_kind kind)
 {
     json_t *list = json_array();
-    for (int64_t i = 0; i < m->n_layers; i++) {
-        bool other = kind != FULL && model_layer_is(m, i, bit);
-        json_array_append_new(list, json_string(kind_names[other ? kind : FULL]));
-    }
+    for (int64_t i = 0; i < m->n_layers; i++)
+        json_array_append_new(list, json_string(kind_names[layer_is(m, i, kind) ? kind : FULL]));
     return list;
 }
 
 static void write_linear(const draft *d)
 {
     unsigned char flags[MODEL_LAYERS_MAX];
-    for (int64_t i = 0; i < d->of.m->n_layers; i++)
-        flags[i] = model_layer_is(d->of.m, i, LAYER_LINEAR);
+    for (int64_t i = 0; i < d->of.m->n_layers; i++) flags[i] = layer_is(d->of.m, i, LINEAR);
     int64_t step = every_nth(flags, d->of.m->n_layers);
-    draft_put(d, "layer_types", kinds_of(d->of.m, LAYER_LINEAR, LINEAR));
+    draft_put(d, "layer_types", kinds_of(d->of.m, LINEAR));
     json_object_del(d->root, "full_attention_interval");
     if (step) draft_put(d, "full_attention_interval", json_integer(step));
 }
@@ -276,10 +272,11 @@ static void write_linear(const draft *d)
 /* A size that no layer uses is null; but transformers' gpt-oss always wants one. */
 static void write_window(const draft *d)
 {
-    int64_t window = d->of.m->window, first = first_with(d->of.m, LAYER_WINDOW);
-    bool used = window > 0 && first < d->of.m->n_layers, needed = draft_in(d, IN(GPT_OSS));
+    int64_t first = 0;
+    while (first < d->of.m->n_layers && !layer_is(d->of.m, first, SLIDING)) first++;
+    bool used = first < d->of.m->n_layers, needed = draft_in(d, IN(GPT_OSS));
     if (used || !needed)
-        draft_put(d, "sliding_window", used ? json_integer(window) : json_null());
+        draft_put(d, "sliding_window", used ? json_integer(model_window(d->of.m)) : json_null());
     else if (!json_is_integer(json_object_get(d->root, "sliding_window")))
         draft_put(d, "sliding_window", json_integer(128));
     if (draft_in(d, IN(WINDOW_SWITCH))) draft_put(d, "use_sliding_window", json_boolean(used));
@@ -287,11 +284,19 @@ static void write_window(const draft *d)
         draft_put(d, "max_window_layers", json_integer(first));
     else
         draft_correct(d, "max_window_layers", json_integer(first));
-    json_t *kinds = kinds_of(d->of.m, LAYER_WINDOW, SLIDING);
+    json_t *kinds = kinds_of(d->of.m, SLIDING);
     if (draft_in(d, IN(CHOSEN_WINDOW)))
         draft_put(d, "layer_types", kinds);
     else
         draft_correct(d, "layer_types", kinds);
+}
+
+/* Layers in front of the first with experts. */
+static int64_t dense_first(const model *m)
+{
+    int64_t n = 0;
+    while (n < m->n_layers && !model_layer_has(m, n, BLOCK_MOE)) n++;
+    return n;
 }
 
 void draft_layers(const draft *d)
@@ -299,8 +304,8 @@ void draft_layers(const draft *d)
     config as = {.family = d->family};
     if (draft_in(d, IN(SPARSE_STEP))) write_sparse_step(d);
     if (draft_in(d, IN(SHARED_EXPERTS)))
-        draft_put(d, "first_k_dense_replace", json_integer(first_with(d->of.m, LAYER_MOE)));
+        draft_put(d, "first_k_dense_replace", json_integer(dense_first(d->of.m)));
     if (other_kind(&as) == LINEAR) write_linear(d);
     if (other_kind(&as) == SLIDING) write_window(d);
-    if (other_kind(&as) == FULL) draft_correct(d, "layer_types", kinds_of(d->of.m, 0, FULL));
+    if (other_kind(&as) == FULL) draft_correct(d, "layer_types", kinds_of(d->of.m, FULL));
 }

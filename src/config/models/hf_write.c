@@ -111,7 +111,8 @@ static json_t *correct_source(const writing *w, textbuf *changed)
  * says. */
 static bool loads(const model *m, family_id f)
 {
-    return (f != LLAMA && f != DEEPSEEK_V2) || m->heads < 1 || m->hidden % m->heads == 0;
+    return (f != LLAMA && f != DEEPSEEK_V2) || m->attention->heads < 1 ||
+           m->hidden % m->attention->heads == 0;
 }
 
 /* Why the file does not say what was trained; nothing is added where it does. */

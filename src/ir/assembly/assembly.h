@@ -4,17 +4,17 @@
 
 #include "ir/program.h"
 
-typedef struct layer_kind {
+typedef struct known_layers {
     segment *seg, *copies;
     int64_t layer;
     unsigned drop;
-} layer_kind;
+} known_layers;
 
 typedef struct assembly {
     program *p;
     builder b;  /* its arena holds segments */
     arena *own; /* and this one what no other rank's program uses */
-    layer_kind *kinds;
+    known_layers *kinds;
     int n_kinds, kinds_room;
     struct known_message { /* segments of messages, by what they carry */
         segment *seg;

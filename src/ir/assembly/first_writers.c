@@ -48,9 +48,7 @@ static bool may_write(const list_of *l, int k)
     if (id < 0) return false;
     const buf *dw = &seg->bufs[id];
     if (dw->life != LIFE_GRADIENT || dw->owner != l->owner || dw->parent >= 0) return false;
-    param_block block = dw->row->block;
-    if ((block == BLOCK_EMBEDDING || block == BLOCK_HEAD) &&
-        !(op_is(o->kind, WORD_TABLE) && l->words))
+    if (!param_of_layer(dw->row) && !(op_is(o->kind, WORD_TABLE) && l->words))
         return false; /* I1 */
     if (op_elements(o, OP_IN_MAX + op_infos[o->kind].overwrites - 1) !=
         dtype_elements(dw->type, dw->bytes))

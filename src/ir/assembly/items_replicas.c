@@ -22,7 +22,7 @@ static const segment *bucket_segment(item_walk *w, int id, bool gather, bool acr
 
 static bool uses(const item_walk *w, const instance *i, const weight *x)
 {
-    param_block block = x->row->block;
+    block_kind block = x->row->block->kind;
     int64_t n_layers = w->p->s->m.n_layers;
     if (block == BLOCK_EMBEDDING)
         return is_segment(i, SEGMENT_EMBEDDING) || is_segment(i, SEGMENT_MTP) ||
@@ -39,8 +39,7 @@ static bool uses(const item_walk *w, const instance *i, const weight *x)
  * often of the same as the weight before (`near`) or of the next. */
 static int first_user(const item_walk *w, const chunk *c, const weight *x, int near)
 {
-    bool layer = x->row->block != BLOCK_EMBEDDING && x->row->block != BLOCK_HEAD &&
-                 x->layer < w->p->s->m.n_layers;
+    bool layer = param_of_layer(x->row) && x->layer < w->p->s->m.n_layers;
     for (int i = near; layer && i < c->n && i < near + 2; i++)
         if (uses(w, &c->list[i], x)) return i;
     for (int i = 0; i < c->n; i++)

@@ -70,7 +70,7 @@ static bool same_layers(const setup *s, int64_t a, int64_t b, int n)
     bool quantises = quant_plan_of(&s->j).form != QUANT_NONE;
     for (int i = 0; i < n && quantises; i++)
         if (quant_layer(&s->j, &s->m, a + i) != quant_layer(&s->j, &s->m, b + i)) return false;
-    if (memcmp(s->m.layer + a, s->m.layer + b, (size_t)n) != 0) return false;
+    if (memcmp(s->m.layer + a, s->m.layer + b, (size_t)n * sizeof *s->m.layer) != 0) return false;
     for (int i = 0; i < n && s->j.cp_comm.n > 1; i++)
         if (core_cp_comm(s, a + i) != core_cp_comm(s, b + i)) return false;
     return true;
@@ -108,7 +108,7 @@ static both_segments segment_for(assembly *s, int64_t layer, int n_layers, unsig
     assembly_done(s, seg, drop);
     segment *copies = copies_for(s, seg);
     ARENA_GROW(s->b.a, s->kinds, s->n_kinds, s->kinds_room);
-    s->kinds[s->n_kinds++] = (layer_kind){seg, copies, layer, drop};
+    s->kinds[s->n_kinds++] = (known_layers){seg, copies, layer, drop};
     return (both_segments){seg, copies};
 }
 

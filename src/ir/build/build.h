@@ -111,7 +111,7 @@ typedef struct attention_bufs {
     core_bufs core;
 } attention_bufs;
 
-/* Softmax attention, GQA or MLA by the model; x -> h = x + attention(x). */
+/* Softmax attention, GQA or MLA by its block; x -> h = x + attention(x). */
 void attention_forward(builder *b, attention_bufs *t, int x, int h);
 void attention_backward(builder *b, const attention_bufs *t, int dh);
 
@@ -155,15 +155,22 @@ typedef struct moe_bufs {
 void moe_forward(builder *b, moe_bufs *t, int h, int y);
 void moe_backward(builder *b, const moe_bufs *t, int dh);
 
-typedef struct layer_bufs {
+typedef union block_bufs {
     attention_bufs attention;
     gdn_bufs gdn;
     mlp_bufs mlp;
     moe_bufs moe;
-    int h;
+} block_bufs;
+
+/* One block of a layer: x -> y. */
+void block_forward(builder *b, block_bufs *t, const model_block *k, int x, int y);
+void block_backward(builder *b, const block_bufs *t, const model_block *k, int dh);
+
+typedef struct layer_bufs {
+    block_bufs blocks[LAYER_BLOCKS_MAX];
 } layer_bufs;
 
-/* One decoder layer of the kind of b->layer: x -> y. */
+/* One decoder layer of the kind of b->layer, block by block: x -> y. */
 void layer_forward(builder *b, layer_bufs *t, int x, int y);
 void layer_backward(builder *b, const layer_bufs *t, int dh);
 

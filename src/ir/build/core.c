@@ -15,11 +15,11 @@
 
 head_sizes attention_heads(const builder *b)
 {
-    const model *m = &b->s->m;
-    int64_t tp = b->s->lay.tp, n = m->heads / tp;
-    if (m->mla) return (head_sizes){n, n, m->qk_dim + m->qk_rope_dim, m->v_dim};
-    int64_t g = m->kv_heads > tp ? m->kv_heads / tp : 1;
-    return (head_sizes){n, g, m->head_dim, m->head_dim};
+    const attention_block *a = &b->block->attention;
+    int64_t tp = b->s->lay.tp, n = a->heads / tp;
+    if (a->mla) return (head_sizes){n, n, a->qk_dim + a->qk_rope_dim, a->v_dim};
+    int64_t g = a->kv_heads > tp ? a->kv_heads / tp : 1;
+    return (head_sizes){n, g, a->head_dim, a->head_dim};
 }
 
 int core_cp_comm(const setup *s, int64_t layer)
@@ -31,8 +31,14 @@ int core_cp_comm(const setup *s, int64_t layer)
 void core_plan(const builder *b, core_bufs *c)
 {
     head_sizes z = attention_heads(b);
-    *c = (core_bufs){.S = b->S, .n = z.n, .g = z.g, .d = z.d, .dv = z.dv, .parts = 1, .members = 1};
-    if (model_layer_is(&b->s->m, b->layer, LAYER_WINDOW)) c->window = b->s->m.window;
+    *c = (core_bufs){.S = b->S,
+                     .n = z.n,
+                     .g = z.g,
+                     .d = z.d,
+                     .dv = z.dv,
+                     .window = b->block->attention.window,
+                     .parts = 1,
+                     .members = 1};
     if (b->s->lay.cp == 1) return;
     int kind = core_cp_comm(b->s, b->layer);
     bool both = kind == J_CP_COMM_A2A_P2P;
@@ -58,7 +64,7 @@ static weight_part sinks_part(const core_bufs *c)
 int core_sinks(builder *b, int phase, const core_bufs *c)
 {
     weight_part sinks = sinks_part(c);
-    return b->s->m.sinks ? part_take(b, phase, &sinks) : NONE;
+    return b->block->attention.sinks ? part_take(b, phase, &sinks) : NONE;
 }
 
 op *core_whole(builder *b, int phase, const core_bufs *c, const int *in, const int *out)
@@ -109,7 +115,7 @@ static head_part part_of(int tokens, int heads, int64_t parts, int64_t width)
 static void take_heads(builder *b, core_bufs *c, const attention_bufs *t)
 {
     int64_t T = b->B * c->S, n = c->n * c->d, k = c->g * c->d, v = c->g * c->dv;
-    unsigned drop = (b->s->m.mla ? DROP_MLA_UP_PROJ : 0) | OFF_CORE_ATTN;
+    unsigned drop = (b->block->attention.mla ? DROP_MLA_UP_PROJ : 0) | OFF_CORE_ATTN;
     c->q = seg_saved(b, "q of heads", T * n, drop);
     c->k = seg_saved(b, "k of heads", T * k, drop);
     c->v = seg_saved(b, "v of heads", T * v, drop);
@@ -186,7 +192,7 @@ void core_forward(builder *b, attention_bufs *t)
     c->k = t->k;
     c->v = t->v;
     if (away) take_heads(b, c, t);
-    unsigned proj = b->s->m.output_gate ? 0 : OFF_ATTN_PROJ; /* a gate reads it, too */
+    unsigned proj = b->block->attention.output_gate ? 0 : OFF_ATTN_PROJ; /* a gate reads it, too */
     t->o = seg_saved(b, "attention.o", b->Tc * c->parts * width, proj);
     c->o = away ? seg_saved(b, "o of heads", b->B * c->S * width, DROP_CORE_ATTN | OFF_CORE_ATTN)
                 : t->o;

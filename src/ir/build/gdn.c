@@ -22,15 +22,15 @@ typedef struct gdn_sizes {
 
 static gdn_sizes sizes_of(const builder *b)
 {
-    const model *m = &b->s->m;
+    const gdn_block *g = &b->block->gdn;
     int64_t cp = b->s->lay.cp, parts = b->s->lay.tp * cp;
     gdn_sizes z = {.S = b->seq,
                    .T = b->B * b->seq,
-                   .H = m->hidden,
-                   .nk = m->gdn_k_heads / parts,
-                   .nv = m->gdn_v_heads / parts,
-                   .dk = m->gdn_k_dim,
-                   .dv = m->gdn_v_dim,
+                   .H = b->s->m.hidden,
+                   .nk = g->k_heads / parts,
+                   .nv = g->v_heads / parts,
+                   .dk = g->k_dim,
+                   .dv = g->v_dim,
                    .parts = cp};
     z.k = z.nk * z.dk;
     z.z = z.nv * z.dv;
@@ -122,7 +122,7 @@ static head_part output_part(const builder *b, int tokens, int heads)
 static weight_part conv_part(const builder *b)
 {
     gdn_sizes z = sizes_of(b);
-    int64_t taps = b->s->m.gdn_conv;
+    int64_t taps = b->block->gdn.conv;
     return (weight_part){CONV, GROUP_CP, {z.k * taps, z.k * taps, z.z * taps}};
 }
 
@@ -139,7 +139,7 @@ static void rule_forward(builder *b, gdn_bufs *t)
     weight_part conv = conv_part(b), a_log = value_part(b, A_LOG), dt = value_part(b, DT);
     t->conv = seg_saved(b, "linear.conv", z.T * z.c, 0);
     seg_op(b, SEG_FORWARD, OP_CONV, "linear.conv", IN(t->qkv, part_take(b, SEG_FORWARD, &conv)),
-           OUT(t->conv), DIM(b->B, z.S, z.c, b->s->m.gdn_conv));
+           OUT(t->conv), DIM(b->B, z.S, z.c, b->block->gdn.conv));
     t->beta = seg_saved_as(b, "linear.beta", z.T * z.nv, 0, DTYPE_F32);
     t->g = seg_saved_as(b, "linear.g", z.T * z.nv, 0, DTYPE_F32);
     int a_here = part_take(b, SEG_FORWARD, &a_log), dt_here = part_take(b, SEG_FORWARD, &dt);
@@ -230,9 +230,9 @@ static void conv_backward(builder *b, const gdn_bufs *t, int dconv, int dqkv)
     weight_part conv = conv_part(b);
     int w = part_take(b, SEG_BACKWARD, &conv), dw = part_gradient(b, &conv);
     seg_op(b, SEG_BACKWARD, OP_CONV_W, "linear.conv", IN(dconv, t->qkv, w), OUT(dw),
-           DIM(b->B, z.S, z.c, b->s->m.gdn_conv));
+           DIM(b->B, z.S, z.c, b->block->gdn.conv));
     seg_op(b, SEG_BACKWARD, OP_CONV_D, "linear.conv", IN(dconv, t->qkv, w), OUT(dqkv),
-           DIM(b->B, z.S, z.c, b->s->m.gdn_conv));
+           DIM(b->B, z.S, z.c, b->block->gdn.conv));
     part_give(b, &conv, dw);
 }
 

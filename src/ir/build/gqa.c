@@ -11,9 +11,9 @@ typedef struct gqa_sizes {
 
 static gqa_sizes sizes_of(const builder *b)
 {
-    const model *m = &b->s->m;
+    const attention_block *a = &b->block->attention;
     head_sizes z = attention_heads(b);
-    int64_t columns = (m->heads * (m->output_gate ? 2 : 1) + 2 * m->kv_heads) * m->head_dim;
+    int64_t columns = (a->heads * (a->output_gate ? 2 : 1) + 2 * a->kv_heads) * a->head_dim;
     return (gqa_sizes){z.n, z.g, z.d, columns / b->s->lay.tp};
 }
 
@@ -27,14 +27,14 @@ static gemm gemm_of(const builder *b)
 
 static bool groups_are_shared(const builder *b)
 {
-    return b->s->m.kv_heads < b->s->lay.tp;
+    return b->block->attention.kv_heads < b->s->lay.tp;
 }
 
 /* Columns first .. first+count-1 of this rank's group, in all [TP][Tc][row], are those of
  * part[Tc][count]; copied there, or back. */
 static void move_columns(builder *b, int phase, int all, int part, int64_t first, int64_t count)
 {
-    int64_t row = sizes_of(b).row, share = b->s->lay.tp / b->s->m.kv_heads;
+    int64_t row = sizes_of(b).row, share = b->s->lay.tp / b->block->attention.kv_heads;
     int64_t rank =
         seg_group_rank(b, GROUP_TP) / share * share; /* the first with the group's columns */
     for (int64_t done = 0; done < count;) {
@@ -53,11 +53,11 @@ static void move_columns(builder *b, int phase, int all, int part, int64_t first
 
 static void move_heads(builder *b, int phase, int all, qkv_set t, int gate)
 {
-    const model *m = &b->s->m;
+    const attention_block *a = &b->block->attention;
     gqa_sizes z = sizes_of(b);
-    int64_t share = b->s->lay.tp / m->kv_heads, queries = m->heads / m->kv_heads * z.d;
+    int64_t share = b->s->lay.tp / a->kv_heads, queries = a->heads / a->kv_heads * z.d;
     int64_t own = seg_group_rank(b, GROUP_TP) % share * z.n * z.d;
-    int64_t key = queries * (m->output_gate ? 2 : 1);
+    int64_t key = queries * (a->output_gate ? 2 : 1);
     move_columns(b, phase, all, t.q, own, z.n * z.d);
     if (gate != NONE) move_columns(b, phase, all, gate, queries + own, z.n * z.d);
     move_columns(b, phase, all, t.k, key, z.d);
@@ -105,7 +105,7 @@ static int kept(builder *b, const attention_bufs *t, const char *name, int64_t e
 
 static bool cut_norm(const builder *b)
 {
-    return b->s->m.qk_norm_whole && b->s->lay.tp > 1;
+    return b->block->attention.qk_norm_whole && b->s->lay.tp > 1;
 }
 
 /* Heads of a token are normed one by one, or all at once. */
@@ -115,7 +115,7 @@ static norm_bufs norm_heads(builder *b, const char *name, const char *weight, in
     int64_t d = sizes_of(b).d;
     if (cut_norm(b))
         return norm_cut_forward(b, &(norm_shape){name, weight, b->Tc, heads * d}, x, drop);
-    bool whole = b->s->m.qk_norm_whole;
+    bool whole = b->block->attention.qk_norm_whole;
     return norm_forward(
         b, &(norm_shape){name, weight, whole ? b->Tc : b->Tc * heads, whole ? heads * d : d}, x,
         drop);
@@ -131,18 +131,18 @@ static void norm_heads_backward(builder *b, const norm_bufs *n, int dy, int dx)
 
 void gqa_forward(builder *b, attention_bufs *t)
 {
-    const model *m = &b->s->m;
+    const attention_block *a = &b->block->attention;
     gqa_sizes z = sizes_of(b);
     int64_t queries = b->Tc * z.n * z.d, keys = b->Tc * z.g * z.d;
     gemm p = gemm_of(b);
     int qkv = seg_temp(b, "qkv", b->Tc * z.row);
     column_forward(b, &p, t->norm.y, qkv);
-    t->q = m->qk_norm ? seg_saved(b, "q before norm", queries, 0) : kept(b, t, "q", queries);
-    t->k = m->qk_norm ? seg_saved(b, "k before norm", keys, 0) : kept(b, t, "k", keys);
+    t->q = a->qk_norm ? seg_saved(b, "q before norm", queries, 0) : kept(b, t, "q", queries);
+    t->k = a->qk_norm ? seg_saved(b, "k before norm", keys, 0) : kept(b, t, "k", keys);
     t->v = kept(b, t, "v", keys);
-    t->gate = m->output_gate ? seg_saved(b, "gate", queries, 0) : NONE;
+    t->gate = a->output_gate ? seg_saved(b, "gate", queries, 0) : NONE;
     split_heads(b, qkv, (qkv_set){t->q, t->k, t->v}, t->gate);
-    if (m->qk_norm) {
+    if (a->qk_norm) {
         unsigned drop = t->core.parts > 1 ? NOT_SAVED : OFF_CORE_ATTN;
         t->q_norm = norm_heads(b, "q", SA "q_layernorm.weight", t->q, z.n, drop);
         t->k_norm = norm_heads(b, "k", SA "k_layernorm.weight", t->k, z.g, drop);
@@ -158,7 +158,7 @@ void gqa_backward(builder *b, const attention_bufs *t, qkv_set d, int dgate, int
     gqa_sizes z = sizes_of(b);
     attention_rotate(b, SEG_BACKWARD, d.q, (turn){z.n, z.d, 0, true});
     attention_rotate(b, SEG_BACKWARD, d.k, (turn){z.g, z.d, 0, true});
-    if (b->s->m.qk_norm) {
+    if (b->block->attention.qk_norm) {
         qkv_set normed = d;
         d.q = seg_temp(b, "dq before norm", b->Tc * z.n * z.d);
         d.k = seg_temp(b, "dk before norm", b->Tc * z.g * z.d);

@@ -13,7 +13,8 @@ typedef struct latent_sizes {
 
 static latent_sizes sizes_of(const builder *b)
 {
-    int64_t latent = b->Tc * b->s->m.kv_lora, rope = b->Tc * b->s->m.qk_rope_dim;
+    int64_t latent = b->Tc * b->block->attention.kv_lora,
+            rope = b->Tc * b->block->attention.qk_rope_dim;
     return (latent_sizes){latent, rope, latent + rope};
 }
 
@@ -22,7 +23,7 @@ static int own_block(builder *b, int phase, const attention_bufs *t)
     latent_sizes z = sizes_of(b);
     int both = seg_temp(b, "latent and rope", z.both);
     gather_into(b, phase, "kv latent norm", t->k_norm.y, seg_view(b, both, 0, z.latent),
-                b->s->m.kv_lora);
+                b->block->attention.kv_lora);
     mla_rotated_keys(b, phase, t, seg_view(b, both, z.latent, z.rope));
     return both;
 }
@@ -30,7 +31,7 @@ static int own_block(builder *b, int phase, const attention_bufs *t)
 /* Keys and values of a block, as temporaries. */
 static qkv_set expand(builder *b, int phase, const attention_bufs *t, int both)
 {
-    const model *m = &b->s->m;
+    const attention_block *a = &b->block->attention;
     const core_bufs *c = &t->core;
     latent_sizes z = sizes_of(b);
     gemm up = mla_kv_up(b);
@@ -41,7 +42,7 @@ static qkv_set expand(builder *b, int phase, const attention_bufs *t, int both)
     gemm_forward(b, phase, &up, (expert_shape){0},
                  (gemm_ends){b->Tc, seg_view(b, both, 0, z.latent), kv});
     seg_op(b, phase, OP_MLA_KV_JOIN, "kv.join", IN(kv, seg_view(b, both, z.latent, z.rope)),
-           OUT(e.k, e.v), DIM(b->Tc, c->n, m->qk_dim, m->qk_rope_dim, m->v_dim));
+           OUT(e.k, e.v), DIM(b->Tc, c->n, a->qk_dim, a->qk_rope_dim, a->v_dim));
     return e;
 }
 
@@ -63,14 +64,14 @@ void latent_forward(builder *b, const attention_bufs *t)
 /* From gradients of a block's keys and values to that of its latent and key part, in one buffer. */
 static int contract(builder *b, const attention_bufs *t, int both, qkv_set d)
 {
-    const model *m = &b->s->m;
+    const attention_block *a = &b->block->attention;
     const core_bufs *c = &t->core;
     latent_sizes z = sizes_of(b);
     gemm up = mla_kv_up(b);
     int dkv = seg_temp(b, "dkv", b->Tc * up.n), sum = seg_temp(b, "dlatent and rope", z.both);
     seg_op(b, SEG_BACKWARD, OP_MLA_KV_JOIN_D, "kv.join", IN(d.k, d.v),
            OUT(dkv, seg_view(b, sum, z.latent, z.rope)),
-           DIM(b->Tc, c->n, m->qk_dim, m->qk_rope_dim, m->v_dim));
+           DIM(b->Tc, c->n, a->qk_dim, a->qk_rope_dim, a->v_dim));
     up.bias = NULL;
     int dlatent = seg_view(b, sum, 0, z.latent), latent = seg_view(b, both, 0, z.latent);
     linear_backward(b, &up, b->Tc, (linear_grads){dkv, latent, dlatent, false});

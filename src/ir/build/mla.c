@@ -15,28 +15,29 @@
 static gemm q_down(const builder *b)
 {
     return (gemm){"q.down", SA "linear_q_down_proj.weight", SA "linear_q_down_proj.bias",
-                  b->s->m.q_lora, b->s->m.hidden};
+                  b->block->attention.q_lora, b->s->m.hidden};
 }
 
 static gemm kv_down(const builder *b)
 {
     return (gemm){"kv.down", SA "linear_kv_down_proj.weight", SA "linear_kv_down_proj.bias",
-                  b->s->m.kv_lora + b->s->m.qk_rope_dim, b->s->m.hidden};
+                  b->block->attention.kv_lora + b->block->attention.qk_rope_dim, b->s->m.hidden};
 }
 
 static gemm q_up(const builder *b)
 {
     const model *m = &b->s->m;
-    int64_t n = m->heads / b->s->lay.tp * (m->qk_dim + m->qk_rope_dim);
-    if (!m->q_lora) return (gemm){"q", SA "linear_q_proj.weight", NULL, n, m->hidden};
-    return (gemm){"q.up", SA "linear_q_up_proj.weight", NULL, n, m->q_lora};
+    const attention_block *a = &b->block->attention;
+    int64_t n = a->heads / b->s->lay.tp * (a->qk_dim + a->qk_rope_dim);
+    if (!a->q_lora) return (gemm){"q", SA "linear_q_proj.weight", NULL, n, m->hidden};
+    return (gemm){"q.up", SA "linear_q_up_proj.weight", NULL, n, a->q_lora};
 }
 
 gemm mla_kv_up(const builder *b)
 {
-    const model *m = &b->s->m;
+    const attention_block *a = &b->block->attention;
     return (gemm){"kv.up", SA "linear_kv_up_proj.weight", NULL,
-                  m->heads / b->s->lay.tp * (m->qk_dim + m->v_dim), m->kv_lora};
+                  a->heads / b->s->lay.tp * (a->qk_dim + a->v_dim), a->kv_lora};
 }
 
 static void down_forward(builder *b, const gemm *p, int x, int y)
@@ -60,51 +61,51 @@ static int kept(builder *b, const attention_bufs *t, const char *name, int64_t e
 
 static void queries_forward(builder *b, attention_bufs *t)
 {
-    const model *m = &b->s->m;
+    const attention_block *a = &b->block->attention;
     head_sizes z = attention_heads(b);
     gemm up = q_up(b);
     int x = t->norm.y;
     t->q = kept(b, t, "q", b->Tc * up.n);
-    if (m->q_lora) {
+    if (a->q_lora) {
         gemm down = q_down(b);
-        t->q_latent = seg_saved(b, "q latent", b->T * m->q_lora, 0);
+        t->q_latent = seg_saved(b, "q latent", b->T * a->q_lora, 0);
         down_forward(b, &down, x, t->q_latent);
-        t->q_norm = norm_of_latent(b, &(norm_shape){"q latent norm", Q_NORM, b->T, m->q_lora},
+        t->q_norm = norm_of_latent(b, &(norm_shape){"q latent norm", Q_NORM, b->T, a->q_lora},
                                    t->q_latent, DROP_MLA_UP_PROJ | STORED);
         x = t->q_norm.y;
     }
     column_forward(b, &up, x, t->q);
-    attention_rotate(b, SEG_FORWARD, t->q, (turn){z.n, z.d, m->qk_dim, false});
+    attention_rotate(b, SEG_FORWARD, t->q, (turn){z.n, z.d, a->qk_dim, false});
 }
 
 void mla_rotated_keys(builder *b, int phase, const attention_bufs *t, int out)
 {
-    int64_t dr = b->s->m.qk_rope_dim;
+    int64_t dr = b->block->attention.qk_rope_dim;
     gather_into(b, phase, "k rope", t->k_rope, out, dr);
     if (b->s->lay.tp > 1) attention_rotate(b, phase, out, (turn){1, dr, 0, false});
 }
 
 static void keys_forward(builder *b, attention_bufs *t)
 {
-    const model *m = &b->s->m;
+    const attention_block *a = &b->block->attention;
     head_sizes z = attention_heads(b);
     gemm up = mla_kv_up(b);
     int kv = seg_temp(b, "kv", b->Tc * up.n), kpe = t->k_rope;
     t->k = kept(b, t, "k", b->Tc * z.n * z.d);
     t->v = kept(b, t, "v", b->Tc * z.n * z.dv);
     if (b->s->lay.tp > 1) {
-        kpe = seg_temp(b, "k rope", b->Tc * m->qk_rope_dim);
+        kpe = seg_temp(b, "k rope", b->Tc * a->qk_rope_dim);
         mla_rotated_keys(b, SEG_FORWARD, t, kpe);
     }
     column_forward(b, &up, t->k_norm.y, kv);
     seg_op(b, SEG_FORWARD, OP_MLA_KV_JOIN, "kv.join", IN(kv, kpe), OUT(t->k, t->v),
-           DIM(b->Tc, z.n, m->qk_dim, m->qk_rope_dim, m->v_dim));
+           DIM(b->Tc, z.n, a->qk_dim, a->qk_rope_dim, a->v_dim));
 }
 
 void mla_forward(builder *b, attention_bufs *t)
 {
-    const model *m = &b->s->m;
-    int64_t r = m->kv_lora, dr = m->qk_rope_dim;
+    const attention_block *a = &b->block->attention;
+    int64_t r = a->kv_lora, dr = a->qk_rope_dim;
     queries_forward(b, t);
     gemm down = kv_down(b);
     int c = seg_temp(b, "kv latent and rope", b->T * (r + dr));
@@ -138,9 +139,9 @@ typedef struct latent_grads {
 
 static latent_grads keys_backward(builder *b, const attention_bufs *t, qkv_set d)
 {
-    const model *m = &b->s->m;
+    const attention_block *a = &b->block->attention;
     head_sizes z = attention_heads(b);
-    int64_t r = m->kv_lora, dr = m->qk_rope_dim;
+    int64_t r = a->kv_lora, dr = a->qk_rope_dim;
     gemm up = mla_kv_up(b);
     if (t->core.latent) {
         attention_rotate(b, SEG_BACKWARD, d.v, (turn){1, dr, 0, true});
@@ -150,7 +151,7 @@ static latent_grads keys_backward(builder *b, const attention_bufs *t, qkv_set d
     int dkv = seg_temp(b, "dkv", b->Tc * up.n), dkr = seg_temp(b, "dk rope", b->Tc * dr);
     int dln = seg_temp(b, "dkv latent norm", b->T * r);
     seg_op(b, SEG_BACKWARD, OP_MLA_KV_JOIN_D, "kv.join", IN(d.k, d.v), OUT(dkv, dkr),
-           DIM(b->Tc, z.n, m->qk_dim, dr, m->v_dim));
+           DIM(b->Tc, z.n, a->qk_dim, dr, a->v_dim));
     attention_rotate(b, SEG_BACKWARD, dkr, (turn){1, dr, 0, true});
     dkr = own_tokens(b, "dk rope", dkr, dr);
     column_backward(b, &up, dkv, t->k_norm.y, dln, false);
@@ -159,16 +160,16 @@ static latent_grads keys_backward(builder *b, const attention_bufs *t, qkv_set d
 
 static void queries_backward(builder *b, const attention_bufs *t, int dq, int dxn)
 {
-    const model *m = &b->s->m;
+    const attention_block *a = &b->block->attention;
     head_sizes z = attention_heads(b);
     gemm up = q_up(b), down = q_down(b);
-    attention_rotate(b, SEG_BACKWARD, dq, (turn){z.n, z.d, m->qk_dim, true});
-    if (!m->q_lora) {
+    attention_rotate(b, SEG_BACKWARD, dq, (turn){z.n, z.d, a->qk_dim, true});
+    if (!a->q_lora) {
         column_backward(b, &up, dq, t->norm.y, dxn, true);
         return;
     }
-    int dqn = seg_temp(b, "dq latent norm", b->T * m->q_lora);
-    int dql = seg_temp(b, "dq latent", b->T * m->q_lora);
+    int dqn = seg_temp(b, "dq latent norm", b->T * a->q_lora);
+    int dql = seg_temp(b, "dq latent", b->T * a->q_lora);
     column_backward(b, &up, dq, t->q_norm.y, dqn, false);
     norm_backward(b, &t->q_norm, dqn, dql, false);
     down_backward(b, &down, dql, t->norm.y, dxn, true);
@@ -176,8 +177,8 @@ static void queries_backward(builder *b, const attention_bufs *t, int dq, int dx
 
 void mla_backward(builder *b, const attention_bufs *t, qkv_set d, int dxn)
 {
-    const model *m = &b->s->m;
-    int64_t r = m->kv_lora, dr = m->qk_rope_dim;
+    const attention_block *a = &b->block->attention;
+    int64_t r = a->kv_lora, dr = a->qk_rope_dim;
     gemm down = kv_down(b);
     latent_grads g = keys_backward(b, t, d);
     int dl = seg_temp(b, "dkv latent", b->T * r);

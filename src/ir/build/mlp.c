@@ -6,13 +6,13 @@
 static gemm fc1_of(const builder *b)
 {
     return (gemm){"mlp.fc1", "mlp.linear_fc1.weight", "mlp.linear_fc1.bias",
-                  act_columns(b) * b->s->m.ffn / b->s->lay.tp, b->s->m.hidden};
+                  act_columns(b) * b->block->mlp.ffn / b->s->lay.tp, b->s->m.hidden};
 }
 
 static gemm fc2_of(const builder *b)
 {
     return (gemm){"mlp.fc2", "mlp.linear_fc2.weight", "mlp.linear_fc2.bias", b->s->m.hidden,
-                  b->s->m.ffn / b->s->lay.tp};
+                  b->block->mlp.ffn / b->s->lay.tp};
 }
 
 /* The builder's tokens, to out [T][H], or where that is NONE to a buffer that is returned. */

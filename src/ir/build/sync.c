@@ -127,7 +127,7 @@ static void sum_words(builder *b, const program *p)
     for (int i = 0; i < p->weights.n; i++) {
         const weight *w = &p->weights.list[i];
         int64_t first, n = 0;
-        if (w->row->block == BLOCK_EMBEDDING && w->bucket >= 0 && w->row->cut == CUT_TP)
+        if (w->row->block->kind == BLOCK_EMBEDDING && w->bucket >= 0 && w->row->cut == CUT_TP)
             n = part_in_slice(p, w, &first); /* I2 */
         if (!n) continue;
         int own = fixed(b, "word table", REGION_GRADIENTS, first, n);
@@ -140,7 +140,7 @@ static void sum_words(builder *b, const program *p)
 static bool has_words(const program *p)
 {
     for (int i = 0; i < p->weights.n; i++)
-        if (p->weights.list[i].row->block == BLOCK_EMBEDDING) return true;
+        if (p->weights.list[i].row->block->kind == BLOCK_EMBEDDING) return true;
     return false;
 }
 

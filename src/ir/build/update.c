@@ -207,8 +207,8 @@ static void update_biases(builder *b, const program *p, int verdict)
 {
     const model *m = &p->s->m;
     double rate = p->s->j.bias_rate;
-    int64_t each = dtype_bytes(DTYPE_F32, m->experts);
-    if (!m->expert_bias || rate == 0) return;
+    int64_t each = dtype_bytes(DTYPE_F32, m->moe->experts);
+    if (!m->moe->expert_bias || rate == 0) return;
     if (group_width(p->s, GROUP_TP_DP_CP) > 1) {
         op *o = seg_comm(b, SEG_FORWARD, OP_ALL_REDUCE, "expert loads", GROUP_TP_DP_CP, NULL,
                          OUT(of_step(b, p, STEP_LOAD)), DIM(elements_of(p, STEP_LOAD)));
@@ -217,8 +217,9 @@ static void update_biases(builder *b, const program *p, int verdict)
     for (int i = 0; i < p->weights.n; i++) {
         const weight *w = &p->weights.list[i];
         if (w->row->trained) continue;
-        int load = seg_fixed(b, "expert loads", REGION_STEP,
-                             p->step_offset[STEP_LOAD] + w->layer * each, m->experts, DTYPE_F32);
+        int load =
+            seg_fixed(b, "expert loads", REGION_STEP, p->step_offset[STEP_LOAD] + w->layer * each,
+                      m->moe->experts, DTYPE_F32);
         int bias = seg_fixed(b, w->row->name, REGION_WEIGHTS, program_weight_bytes(p, w->offset),
                              w->n, DTYPE_F32);
         op *o = seg_op(b, SEG_FORWARD, OP_BIAS_UPDATE, "expert bias", IN(load, verdict), OUT(bias),

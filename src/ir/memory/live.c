@@ -207,7 +207,7 @@ static layer_extra extra_of(const segment *seg, const setup *s)
     }
     if (s->j.offload) x.beside += host_bytes(seg); /* I5 */
     if (s->lay.cp > 1 && !again) x.kept += second_output(seg);
-    if ((seg->dropped & DROP_LAYERNORM) && !s->m.mla) x.kept += fused_norm(seg);
+    if ((seg->dropped & DROP_LAYERNORM) && !s->m.attention->mla) x.kept += fused_norm(seg);
     return x;
 }
 

@@ -14,18 +14,19 @@ offload_options offload_options_of(const job *j);
 /* Does this buffer go to the host, as long as it is saved? */
 bool offload_takes(const offload_options *o, const buf *b);
 
-/* The name of a layer's input: that of its norm, or with GQA of the GEMM the norm is fused
- * with. Linear attention has none. */
-static inline unsigned offload_of_input(const model *m, int64_t layer)
+/* The name of a block's input: that of its norm, or with GQA of the GEMM the norm is fused with.
+ * Linear attention has none, and only experts have their norm apart from the GEMM behind it. */
+static inline unsigned offload_of_block(const model_block *b)
 {
-    if (model_layer_is(m, layer, LAYER_LINEAR)) return 0;
-    return m->mla ? OFF_ATTN_NORM : OFF_QKV;
+    if (b->kind == BLOCK_ATTENTION) return b->attention.mla ? OFF_ATTN_NORM : OFF_QKV;
+    return b->kind == BLOCK_MOE ? OFF_MLP_NORM : 0;
 }
 
-/* Of the hidden state behind attention: only a layer of experts has its norm apart. */
-static inline unsigned offload_of_hidden(const model *m, int64_t layer)
+/* Of a layer's input, which its first block reads; a module's own comes before the layer. */
+static inline unsigned offload_of_input(const model *m, int64_t layer)
 {
-    return model_layer_is(m, layer, LAYER_MOE) ? OFF_MLP_NORM : 0;
+    const layer_kind *l = model_layer(m, layer);
+    return offload_of_block(l->block[l->block[0]->kind == BLOCK_MTP]);
 }
 
 /* Does a layer's input of T tokens wait on the host? */

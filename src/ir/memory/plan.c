@@ -178,8 +178,9 @@ void plan_state(program *p)
 static const weight *weight_of(const program *p, const instance *i, const param *row,
                                int layer_step, int chunk_id)
 {
-    bool shared = row->block == BLOCK_EMBEDDING || row->block == BLOCK_HEAD;
-    int64_t layer = shared ? 0 : i->seg->n_layers ? i->layer + layer_step : p->s->m.n_layers;
+    int64_t layer = !param_of_layer(row) ? 0
+                    : i->seg->n_layers   ? i->layer + layer_step
+                                         : p->s->m.n_layers;
     return weight_find(&p->weights, row, layer, chunk_id);
 }
 

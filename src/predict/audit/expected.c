@@ -15,7 +15,7 @@ static int64_t tokens_of(const setup *s)
 /* Rows that a rank's tokens make: one an expert, no more than capacity lets through. */
 static double rows_of(const setup *s)
 {
-    double rows = (double)tokens_of(s) * (double)s->m.topk;
+    double rows = (double)tokens_of(s) * (double)s->m.moe->topk;
     double factor = s->j.capacity;
     if (!job_has(&s->j, K_CAPACITY) || factor < 0) return rows;
     return s->j.pad_capacity || factor < 1 ? rows * factor : rows;
@@ -25,9 +25,9 @@ static double rows_of(const setup *s)
 static double chance(const model *m, int64_t n)
 {
     double none = 1;
-    for (int64_t i = 0; i < m->topk; i++) {
-        double left = (double)(m->experts - n - i);
-        none *= left > 0 ? left / (double)(m->experts - i) : 0;
+    for (int64_t i = 0; i < m->moe->topk; i++) {
+        double left = (double)(m->moe->experts - n - i);
+        none *= left > 0 ? left / (double)(m->moe->experts - i) : 0;
     }
     return 1 - none;
 }

@@ -66,8 +66,9 @@ static int64_t rows_of_part(const model *m, const param *p, int part)
     switch (p->hf) {
     case HF_QKV:
     case HF_QKV_GATE:
-        if (part > 0) return mul_sat(m->kv_heads, m->head_dim);
-        return mul_sat(mul_sat(m->heads, p->hf == HF_QKV_GATE ? 2 : 1), m->head_dim);
+        if (part > 0) return mul_sat(m->attention->kv_heads, m->attention->head_dim);
+        return mul_sat(mul_sat(m->attention->heads, p->hf == HF_QKV_GATE ? 2 : 1),
+                       m->attention->head_dim);
     case HF_GDN_IN:
         for (int i = part ? 4 : 0; i < (part ? 6 : 4); i++) sum = add_sat(sum, p->section[i]);
         return sum;
@@ -120,7 +121,7 @@ static int64_t count_pieces(const hf_part *p)
     if (p->spelling == HF_FUSED) return 1;
     switch (row->hf) {
     case HF_QKV_GATE:
-        return p->part == 0 ? 2 * p->m->kv_heads : 1;
+        return p->part == 0 ? 2 * p->m->attention->kv_heads : 1;
     case HF_GDN_IN:
         return p->part == 0 ? 4 : 2;
     case HF_EXPERT_FUSED_T:
@@ -134,7 +135,7 @@ static const char *part_name(const hf_part *p, arena *a)
 {
     const param *row = p->w->row;
     if (p->spelling == HF_FUSED)
-        return arena_text(a, "%s%s", param_hf_prefix(a, p->m, row->block, p->w->layer),
+        return arena_text(a, "%s%s", param_hf_prefix(a, p->m, row->block->kind, p->w->layer),
                           row->hf_fused);
     const char *name = param_hf_name(a, p->m, row, p->w->layer, p->part, p->expert);
     return p->spelling == HF_PACKED ? arena_text(a, "%s_blocks", name) : name;
@@ -173,8 +174,9 @@ static hf_piece stacked_piece(const hf_part *p)
 static hf_piece qkv_piece(const hf_part *p, int64_t i)
 {
     const param *row = p->w->row;
-    int64_t groups = p->m->kv_heads, each = p->m->heads / groups; /* query heads of a group */
-    int64_t head = p->m->head_dim * columns(row);
+    int64_t groups = p->m->attention->kv_heads,
+            each = p->m->attention->heads / groups; /* query heads of a group */
+    int64_t head = p->m->attention->head_dim * columns(row);
     int64_t queries = (row->hf == HF_QKV_GATE ? 2 : 1) * each, group = (queries + 2) * head;
     if (p->part > 0)
         return (hf_piece){0, (queries + p->part - 1) * head, groups, head, head, 1, group, 1};
@@ -194,7 +196,7 @@ static hf_piece qkv_piece(const hf_part *p, int64_t i)
 static hf_piece gdn_piece(const hf_part *p, int64_t i)
 {
     const param *row = p->w->row;
-    int64_t heads = p->m->gdn_k_heads, cols = columns(row);
+    int64_t heads = p->m->gdn->k_heads, cols = columns(row);
     int first = p->part ? 4 : 0, last = p->part ? 6 : 4, here = first + (int)i;
     int64_t before = 0, ours = 0, period = 0;
     for (int k = 0; k < here; k++) ours += row->section[k];
@@ -295,8 +297,8 @@ bool hf_walk_next(hf_walk *walk, hf_part *p, arena *a)
 static bool heads_fit(const model *m, const param *p)
 {
     if (p->hf == HF_QKV || p->hf == HF_QKV_GATE)
-        return m->kv_heads > 0 && m->heads % m->kv_heads == 0;
-    if (p->hf == HF_GDN_IN) return m->gdn_k_heads > 0 && m->gdn_v_heads % m->gdn_k_heads == 0;
+        return m->attention->kv_heads > 0 && m->attention->heads % m->attention->kv_heads == 0;
+    if (p->hf == HF_GDN_IN) return m->gdn->k_heads > 0 && m->gdn->v_heads % m->gdn->k_heads == 0;
     return true;
 }
 

@@ -13,7 +13,7 @@
 
 static int64_t counts_of(const trainer *t)
 {
-    return (t->s->m.n_layers + t->s->m.n_mtp) * t->s->m.experts;
+    return (t->s->m.n_layers + t->s->m.n_mtp) * t->s->m.moe->experts;
 }
 
 static status place_is_writable(const trainer *t, const char *path, error *err)
@@ -55,10 +55,10 @@ static status write_sums(const trainer *t, const double *sums, arena *a, error *
     routing_layer *layers = ARENA_ARRAY(a, routing_layer, n);
     routing_layers(m, list);
     for (int64_t i = 0; i < n; i++)
-        layers[i] = (routing_layer){list[i], sums + list[i] * m->experts};
+        layers[i] = (routing_layer){list[i], sums + list[i] * m->moe->experts};
     routing r = {.model = m->name,
-                 .experts = m->experts,
-                 .topk = m->topk,
+                 .experts = m->moe->experts,
+                 .topk = m->moe->topk,
                  .steps = t->routed_steps,
                  .tokens = t->routed_steps * t->gbs * batch_seq(t->p),
                  .layers = layers,

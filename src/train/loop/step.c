@@ -166,7 +166,7 @@ static double layer_mean(const trainer *t, double sum, double coefficient)
 {
     const model *m = &t->s->m;
     double layers = 0;
-    for (int64_t i = 0; i < m->n_layers + m->n_mtp; i++) layers += model_layer_is(m, i, LAYER_MOE);
+    for (int64_t i = 0; i < m->n_layers + m->n_mtp; i++) layers += model_layer_has(m, i, BLOCK_MOE);
     if (layers < 1) return 0;
     return sum / layers / (double)(t->p->micros * t->s->lay.dp) / coefficient;
 }
@@ -180,10 +180,10 @@ static void name_losses(const trainer *t, step_losses *out)
 {
     const double *sums = out->sums;
     double c = first_coefficient(&t->s->j), z = t->s->j.z_coeff;
-    bool balances = t->s->m.experts && !job_lists(t->s->j.balancing, J_BALANCING_NONE);
+    bool balances = t->s->m.moe->experts && !job_lists(t->s->j.balancing, J_BALANCING_NONE);
     add_loss(out, "lm loss", token_mean(sums));
     if (balances && c > 0) add_loss(out, "load_balancing_loss", layer_mean(t, sums[SUM_AUX], c));
-    if (t->s->m.experts && z > 0) add_loss(out, "z_loss", layer_mean(t, sums[SUM_Z], z));
+    if (t->s->m.moe->experts && z > 0) add_loss(out, "z_loss", layer_mean(t, sums[SUM_Z], z));
     if (t->s->m.n_mtp)
         add_loss(out, "mtp_1 loss", sums[SUM_MTP] / (double)(t->p->micros * t->s->lay.dp));
 }

@@ -74,7 +74,7 @@ static status say(trainer *t, const touched_report *r, bool right, error *err)
 status trainer_touched(trainer *t, error *err)
 {
     touched m;
-    bool even = !t->s->m.experts || t->s->j.force_balance;
+    bool even = !t->s->m.moe->experts || t->s->j.force_balance;
     status s = ranks_agree(t->c, touched_open(&m, t->e, t->p, err), err);
     for (int k = 0; k < TOUCHED_PATTERNS && !s; k++) s = step_over(t, &m, k, err);
     if (s) return s;
