@@ -50,9 +50,8 @@ static update_arrays arrays_in(unsigned char *at)
 
 static void update_piece(const update_arrays *a, int64_t k)
 {
-    double row[TABLE_COLUMNS] = {0}, verdict[VERDICT_COUNT] = {0};
-    row[TABLE_N] = (double)ALL;
-    row[TABLE_DECAYS] = 1;
+    const update_row row = {.n = ALL, .decays = 1};
+    double verdict[VERDICT_COUNT] = {0};
     verdict[VERDICT_OUTCOME] = STEP_TAKEN;
     verdict[VERDICT_SCALE] = verdict[VERDICT_CORRECT1] = verdict[VERDICT_CORRECT2] = 1;
     verdict[VERDICT_LR] = 1e-3;
@@ -64,7 +63,7 @@ static void update_piece(const update_arrays *a, int64_t k)
     x.gradients.at = (float *)a->gradients.at + k * PIECE;
     x.weights.at = (uint16_t *)a->weights.at + k * PIECE;
     update_window of = {k * PIECE, PIECE, k * PIECE};
-    update_adamw_apart(&numbers, verdict, {row, 1}, &x, &of);
+    update_adamw_apart(&numbers, verdict, {&row, 1}, &x, &of);
 }
 
 /* Elements a second, best of three passes. */

@@ -705,7 +705,7 @@ static void time_update(op_kind kind, const char *name, double bytes_each)
     int n_rows;
     const int64_t n = 3000000000;
     const kernel *rows = kernels_cuda(&n_rows);
-    const double table[TABLE_COLUMNS] = {0, 0, (double)n, 0, 1, 0, 1, 0};
+    const update_row table = {.n = n, .decays = 1, .answers = 1};
     const double verdict[VERDICT_COUNT] = {STEP_TAKEN, 1, 1, 1, 1e-3, 1e-3, 0.1, 1, 1};
     bench_case s = {};
     s.o.kind = kind;
@@ -718,7 +718,7 @@ static void time_update(op_kind kind, const char *name, double bytes_each)
     CHECK(cudaMemset(s.in[0], 0, (size_t)n * 4));
     CHECK(cudaMalloc(&s.in[1], sizeof table));
     CHECK(cudaMalloc(&s.in[2], sizeof verdict));
-    CHECK(cudaMemcpy(s.in[1], table, sizeof table, cudaMemcpyHostToDevice));
+    CHECK(cudaMemcpy(s.in[1], &table, sizeof table, cudaMemcpyHostToDevice));
     CHECK(cudaMemcpy(s.in[2], verdict, sizeof verdict, cudaMemcpyHostToDevice));
     for (int i = 0; i < (kind == OP_ADAMW ? 4 : 1); i++) {
         s.types.out[i] = kind == OP_SQUARES ? DTYPE_F64 : i ? DTYPE_F32 : DTYPE_BF16;

@@ -49,7 +49,7 @@ typedef enum step_buffer {
     STEP_GLOBAL,   /* float[layers][E]: counts of the global auxiliary loss */
     STEP_OVERFLOW, /* float[layers][2]: most rows that a routed buffer should take; its room */
     STEP_GIVEN,    /* double[GIVEN_COUNT]: rates and flags, from the host */
-    STEP_TABLE,    /* double[trained weights][TABLE_COLUMNS]: what the optimizer owns */
+    STEP_TABLE,    /* update_row[trained weights]: what the optimizer owns */
     STEP_SQUARES,  /* double[1]: of this rank's gradients */
     STEP_TALLY,    /* double[SUM_COUNT]: what this rank adds to the sums */
     STEP_TALLIES,  /* double[ranks][SUM_COUNT]: everybody's; none where the rank is alone */

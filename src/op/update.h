@@ -7,6 +7,8 @@
 #ifndef OP_UPDATE_H
 #define OP_UPDATE_H
 
+#include <stdint.h>
+
 /* What the host gives with a step. */
 typedef enum given_place {
     GIVEN_LR,
@@ -73,18 +75,20 @@ typedef enum verdict_place {
     VERDICT_COUNT
 } verdict_place;
 
-/* A row of an update's table: the part of one weight that this rank owns. All are whole numbers. */
-typedef enum table_place {
-    TABLE_PIECE,     /* how many pieces of UPDATE_PIECE elements the rows before it have */
-    TABLE_OFFSET,    /* where it starts in the flat arrays of weights and gradients */
-    TABLE_N,         /* elements; may be 0 */
-    TABLE_MOMENTS,   /* where it starts in the arrays of masters and moments */
-    TABLE_DECAYS,    /* 0 or 1: */
-    TABLE_EMBEDDING, /* word table or head, */
-    TABLE_ANSWERS,   /* counts in sums: train/executor/owned.h */
-    TABLE_SPARE,
-    TABLE_COLUMNS
-} table_place;
+/* A row of an update's table: the part of one weight that this rank owns. */
+typedef struct update_row {
+    int64_t piece;     /* how many pieces of UPDATE_PIECE elements the rows before it have */
+    int64_t offset;    /* where it starts in the flat arrays of weights and gradients */
+    int64_t n;         /* elements; may be 0 */
+    int64_t moments;   /* where it starts in the arrays of masters and moments */
+    int64_t decays;    /* 0 or 1, as the next two: */
+    int64_t embedding; /* word table or head, */
+    int64_t answers;   /* counts in sums: train/executor/owned.h */
+    int64_t spare;
+} update_row;
+
+/* The table's buffer is counted in doubles. */
+enum { TABLE_COLUMNS = sizeof(update_row) / sizeof(double) };
 
 /* What a piece gives depends on the piece alone; a row is cut into pieces from its start. */
 enum { UPDATE_PIECE = 1 << 14 };

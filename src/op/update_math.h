@@ -29,25 +29,22 @@
 /* ---- the table */
 
 typedef struct update_table {
-    const double *rows; /* [n][TABLE_COLUMNS] */
+    const update_row *rows;
     int64_t n;
 } update_table;
 
-ON_BOTH double table_at(const update_table *t, int64_t row, table_place column)
+/* An operand as what it holds. */
+ON_BOTH update_table table_of(const double *operand, int64_t n)
 {
-    return t->rows[row * TABLE_COLUMNS + column];
-}
-
-ON_BOTH int64_t table_whole(const update_table *t, int64_t row, table_place column)
-{
-    return (int64_t)table_at(t, row, column);
+    const update_table t = {(const update_row *)(const void *)operand, n};
+    return t;
 }
 
 /* Pieces of a table that has rows. */
 ON_BOTH int64_t table_pieces(const update_table *t)
 {
-    const int64_t last = table_whole(t, t->n - 1, TABLE_N);
-    return table_whole(t, t->n - 1, TABLE_PIECE) + (last + UPDATE_PIECE - 1) / UPDATE_PIECE;
+    const update_row *last = t->rows + t->n - 1;
+    return last->piece + (last->n + UPDATE_PIECE - 1) / UPDATE_PIECE;
 }
 
 typedef struct table_piece {
@@ -56,14 +53,12 @@ typedef struct table_piece {
 } table_piece;
 
 /* Piece i, which lies in this row: the last one that begins there or before. */
-ON_BOTH table_piece piece_of_row(const update_table *t, int64_t row, int64_t i)
+ON_BOTH table_piece piece_of_row(const update_row *r, int64_t i)
 {
-    const int64_t at = (i - table_whole(t, row, TABLE_PIECE)) * UPDATE_PIECE;
-    const int64_t rest = table_whole(t, row, TABLE_N) - at;
+    const int64_t at = (i - r->piece) * UPDATE_PIECE, rest = r->n - at;
     const table_piece p = {
-        table_whole(t, row, TABLE_OFFSET) + at,    table_whole(t, row, TABLE_MOMENTS) + at,
-        rest < UPDATE_PIECE ? rest : UPDATE_PIECE, table_at(t, row, TABLE_DECAYS) != 0,
-        table_at(t, row, TABLE_EMBEDDING) != 0,    table_at(t, row, TABLE_ANSWERS) != 0};
+        r->offset + at, r->moments + at,   rest < UPDATE_PIECE ? rest : UPDATE_PIECE,
+        r->decays != 0, r->embedding != 0, r->answers != 0};
     return p;
 }
 
@@ -86,13 +81,12 @@ typedef struct piece_range {
 } piece_range;
 
 /* Those of a row that reach into a window. */
-ON_BOTH piece_range row_within(const update_table *t, int64_t row, int64_t from, int64_t n)
+ON_BOTH piece_range row_within(const update_row *row, int64_t from, int64_t n)
 {
-    const int64_t before = from - table_whole(t, row, TABLE_MOMENTS);
-    const int64_t all = table_whole(t, row, TABLE_N), begin = table_whole(t, row, TABLE_PIECE);
-    const int64_t skip = before > 0 ? before : 0, last = before + n < all ? before + n : all;
-    const piece_range r = {begin + skip / UPDATE_PIECE,
-                           begin + (last + UPDATE_PIECE - 1) / UPDATE_PIECE, last - skip};
+    const int64_t before = from - row->moments, skip = before > 0 ? before : 0;
+    const int64_t last = before + n < row->n ? before + n : row->n;
+    const piece_range r = {row->piece + skip / UPDATE_PIECE,
+                           row->piece + (last + UPDATE_PIECE - 1) / UPDATE_PIECE, last - skip};
     return r;
 }
 

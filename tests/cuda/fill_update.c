@@ -13,14 +13,13 @@ static int64_t make_table(trial *t, tensor *table, int64_t n, int64_t rows)
     for (int64_t i = 0; i < rows; i++) {
         const int64_t left = n - moments, some = next_below(t, 2 * n / rows + 1);
         const int64_t own = i == rows - 1 ? left : i % 5 == 3 ? 0 : some < left ? some : left;
-        double *r = table->d + i * TABLE_COLUMNS;
-        r[TABLE_PIECE] = (double)pieces;
-        r[TABLE_OFFSET] = (double)offset;
-        r[TABLE_N] = (double)own;
-        r[TABLE_MOMENTS] = (double)moments;
-        r[TABLE_DECAYS] = (double)(i % 2);
-        r[TABLE_EMBEDDING] = (double)(i % 3 == 0);
-        r[TABLE_ANSWERS] = (double)(i % 4 != 1);
+        ((update_row *)table->d)[i] = (update_row){.piece = pieces,
+                                                   .offset = offset,
+                                                   .n = own,
+                                                   .moments = moments,
+                                                   .decays = i % 2,
+                                                   .embedding = i % 3 == 0,
+                                                   .answers = i % 4 != 1};
         pieces += (own + UPDATE_PIECE - 1) / UPDATE_PIECE;
         offset += own + next_below(t, 9);
         moments += own;

@@ -188,10 +188,10 @@ static void verdicts_follow_from_sums(void **state)
 
 /* Two weights with gaps, the second owned in part, and one of which this rank owns nothing. */
 enum { HELD = 60000, OWNED = 40000, ROWS = 3, FIRST = 20001, SECOND = 17000, SECOND_AT = 33000 };
-static const double table[ROWS][TABLE_COLUMNS] = {
-    {0, 64, FIRST, 0, 1, 0, 1, 0},
-    {2, 31000, 0, 0, 1, 1, 1, 0},
-    {2, SECOND_AT, SECOND, 20064, 0, 1, 0, 0},
+static const update_row table[ROWS] = {
+    {.offset = 64, .n = FIRST, .decays = 1, .answers = 1},
+    {.piece = 2, .offset = 31000, .decays = 1, .embedding = 1, .answers = 1},
+    {.piece = 2, .offset = SECOND_AT, .n = SECOND, .moments = 20064, .embedding = 1},
 };
 
 typedef struct arrays {
@@ -229,14 +229,14 @@ static void run_adamw(arrays *x, bool narrow)
 /* A row element by element, in double. */
 static void compare_row(const arrays *before, const arrays *after, int row, bool narrow)
 {
-    const double *r = table[row];
-    for (int64_t i = 0; i < (int64_t)r[TABLE_N]; i++) {
-        int64_t at = (int64_t)r[TABLE_OFFSET] + i, own = (int64_t)r[TABLE_MOMENTS] + i;
+    const update_row *r = &table[row];
+    for (int64_t i = 0; i < r->n; i++) {
+        int64_t at = r->offset + i, own = r->moments + i;
         double w = narrow ? (double)before->master[own] : (double)before->w[at];
         double g = 0.5 * (narrow ? (double)bf16_to_float(before->g16[at]) : (double)before->g[at]);
         double m = 0.9 * (double)before->m[own] + 0.1 * g;
         double v = 0.95 * (double)before->v[own] + 0.05 * g * g;
-        double lr = r[TABLE_EMBEDDING] != 0 ? 5e-3 : 1e-3, decay = r[TABLE_DECAYS] != 0 ? 0.1 : 0;
+        double lr = r->embedding ? 5e-3 : 1e-3, decay = r->decays ? 0.1 : 0;
         double next = w - lr * (m * 1.5 / (sqrt(v * 2.5) + 1e-8) + decay * w);
         float now = narrow ? after->master[own] : after->w[at];
         assert_true(fabs((double)after->m[own] - m) < 1e-9);
@@ -250,8 +250,8 @@ static void the_rest_is_left_alone(const arrays *before, const arrays *after)
 {
     char *held = calloc(1, HELD), *owned = calloc(1, OWNED);
     for (int r = 0; r < ROWS; r++) {
-        memset(held + (int64_t)table[r][TABLE_OFFSET], 1, (size_t)table[r][TABLE_N]);
-        memset(owned + (int64_t)table[r][TABLE_MOMENTS], 1, (size_t)table[r][TABLE_N]);
+        memset(held + table[r].offset, 1, (size_t)table[r].n);
+        memset(owned + table[r].moments, 1, (size_t)table[r].n);
     }
     for (int i = 0; i < HELD; i++)
         if (!held[i]) assert_true(before->w[i] == after->w[i] && before->w16[i] == after->w16[i]);

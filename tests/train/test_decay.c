@@ -110,12 +110,12 @@ static void learned_positions_have_the_common_rate(void **state)
     made d = make(SMALL " model.position_embedding_type=learned_absolute", DECAY_MEGATRON);
     int table = 0, positions = 0;
     for (int64_t i = 0; i < d.o.table.n; i++) {
-        const double *row = d.o.table.rows + i * TABLE_COLUMNS;
+        const update_row *row = &d.o.table.rows[i];
         for (int j = 0; j < d.list.n; j++) {
             const weight *w = &d.list.list[j];
-            if ((int64_t)row[TABLE_OFFSET] != w->offset || !w->row->trained) continue;
-            assert_int_equal(row[TABLE_EMBEDDING], is_table_or_head(w->row));
-            table += (int)row[TABLE_EMBEDDING];
+            if (row->offset != w->offset || !w->row->trained) continue;
+            assert_int_equal(row->embedding, is_table_or_head(w->row));
+            table += (int)row->embedding;
             positions += strstr(w->row->name, "position_embeddings") != NULL;
         }
     }

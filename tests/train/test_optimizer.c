@@ -183,10 +183,10 @@ static void rows_cover_each_trained_element_once(void **state)
     char *times = ARENA_ARRAY(scratch, char, d.n);
     int64_t pieces = 0;
     for (int64_t i = 0; i < d.o.table.n; i++) {
-        const double *row = d.o.table.rows + i * TABLE_COLUMNS;
-        assert_true(row[TABLE_PIECE] == (double)pieces);
-        pieces += ((int64_t)row[TABLE_N] + UPDATE_PIECE - 1) / UPDATE_PIECE;
-        for (int64_t j = 0; j < (int64_t)row[TABLE_N]; j++) times[(int64_t)row[TABLE_OFFSET] + j]++;
+        const update_row *row = &d.o.table.rows[i];
+        assert_true(row->piece == pieces);
+        pieces += (row->n + UPDATE_PIECE - 1) / UPDATE_PIECE;
+        for (int64_t j = 0; j < row->n; j++) times[row->offset + j]++;
     }
     for (int i = 0; i < d.list.n; i++)
         for (int64_t j = 0; j < d.list.list[i].n; j++)

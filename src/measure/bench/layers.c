@@ -151,8 +151,8 @@ static void begin_copies(microbench *j, int64_t n)
 /* Seconds of updates of n elements, one after another; how many there were. */
 static int time_updates(microbench *j, const update_arrays *x, int64_t n, bool beside)
 {
-    const double row[TABLE_COLUMNS] = {[TABLE_N] = (double)n};
-    optimizer o = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .table = {row, 1}};
+    const update_row row = {.n = n};
+    optimizer o = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .table = {&row, 1}};
     o.skip_norm = (double)INFINITY;
     int times = 0;
     for (double begin = clock_seconds();

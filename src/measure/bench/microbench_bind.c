@@ -119,14 +119,13 @@ static int32_t whole(const timed_op *t, int64_t i)
 
 static status write_blocks(microbench *j, const timed_op *t)
 {
-    const double table[TABLE_COLUMNS] = {
-        [TABLE_N] = (double)t->table_n, [TABLE_DECAYS] = 1, [TABLE_ANSWERS] = 1};
+    const update_row table = {.n = t->table_n, .decays = 1, .answers = 1};
     double verdict[VERDICT_COUNT] = {[VERDICT_CLIP] = 1, [VERDICT_SCALE] = 1};
     device_address at = microbench_tables(j), behind = {at.space, at.offset + ROOM_BLOCKS / 2};
     verdict[VERDICT_OUTCOME] = STEP_TAKEN;
     verdict[VERDICT_LR] = verdict[VERDICT_EMBEDDING_LR] = 1e-6;
     verdict[VERDICT_CORRECT1] = verdict[VERDICT_CORRECT2] = 1;
-    j->d->table->write(j->d, at, table, sizeof table);
+    j->d->table->write(j->d, at, &table, sizeof table);
     j->d->table->write(j->d, behind, verdict, sizeof verdict);
     return OK;
 }

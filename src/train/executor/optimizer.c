@@ -29,30 +29,25 @@ static bool has_embedding_rate(const param *row)
     return row->kind == PARAM_EMBEDDING && !strstr(row->name, "position_embeddings");
 }
 
-static void fill_row(double *row, const program *p, const weight *w, int64_t piece)
-{
-    int64_t first, n = owned_range(&p->weights, w, &first);
-    row[TABLE_PIECE] = (double)piece;
-    row[TABLE_OFFSET] = (double)(w->offset + first);
-    row[TABLE_N] = (double)n;
-    row[TABLE_MOMENTS] = n > 0 ? (double)owned_moments(&p->weights, w, first) : 0;
-    row[TABLE_EMBEDDING] = has_embedding_rate(w->row);
-    row[TABLE_ANSWERS] = rank_answers(p->s, &p->at, w);
-    row[TABLE_SPARE] = 0;
-}
-
-static update_table table_of(const program *p, decay_rule rule, arena *a)
+static update_table owned_table(const program *p, decay_rule rule, arena *a)
 {
     bool qk_norms = p->s->j.wd_qk_norm;
     int64_t n = program_trained_weights(p), next = 0, piece = 0;
-    double *rows = ARENA_ARRAY(a, double, n *TABLE_COLUMNS);
+    update_row *rows = ARENA_ARRAY(a, update_row, n);
     for (int i = 0; i < p->weights.n; i++) {
         const weight *w = &p->weights.list[i];
         if (w->bucket < 0) continue;
-        double *row = rows + next++ * TABLE_COLUMNS;
-        fill_row(row, p, w, piece);
-        row[TABLE_DECAYS] = optimizer_decays(w->row, rule, qk_norms);
-        piece += ceil_div((int64_t)row[TABLE_N], UPDATE_PIECE);
+        int64_t first, own = owned_range(&p->weights, w, &first);
+        rows[next++] = (update_row){
+            .piece = piece,
+            .offset = w->offset + first,
+            .n = own,
+            .moments = own > 0 ? owned_moments(&p->weights, w, first) : 0,
+            .decays = optimizer_decays(w->row, rule, qk_norms),
+            .embedding = has_embedding_rate(w->row),
+            .answers = rank_answers(p->s, &p->at, w),
+        };
+        piece += ceil_div(own, UPDATE_PIECE);
     }
     return (update_table){rows, n};
 }
@@ -67,7 +62,7 @@ void optimizer_init(optimizer *o, const program *p, decay_rule rule, arena *a)
                      .clip = j->clip,
                      .skip_norm = skips ? j->skip_norm : (double)INFINITY,
                      .l2 = !j->decoupled_wd,
-                     .table = table_of(p, rule, a)};
+                     .table = owned_table(p, rule, a)};
 }
 
 /* ---- on arrays */

@@ -6,6 +6,7 @@
 #include "backend/cpu/kernels/bytes.h"
 #include "backend/cpu/kernels/rows.h"
 #include "backend/cpu/kernels/update.h"
+#include "op/op_operands.h"
 
 /* ---- bytes */
 
@@ -35,35 +36,34 @@ void bytes_zero(const kernel_call *c)
 
 static void squares(const kernel_call *c)
 {
-    update_table t = {c->in[IN_SQUARES_table], c->o->dim[DIM_SQUARES_ROWS]};
+    const op_squares a = op_squares_of(c->o, c->in, c->out);
     typed x = {c->types->in[IN_SQUARES_x], c->in[IN_SQUARES_x]};
-    *(double *)c->out[OUT_SQUARES_sum] = update_squares(t, x);
+    *a.sum = update_squares(table_of(a.table, a.ROWS), x);
 }
 
 static void tally(const kernel_call *c)
 {
-    const tally_operands x = {.loss = c->in[IN_TALLY_loss],
-                              .mtp = c->in[IN_TALLY_mtp],
-                              .aux = c->in[IN_TALLY_aux],
-                              .z = c->in[IN_TALLY_z],
-                              .rows = c->in[IN_TALLY_rows],
-                              .counts = c->in[IN_TALLY_counts],
-                              .given = c->in[IN_TALLY_given],
-                              .squares = c->in[IN_TALLY_squares],
-                              .micros = c->o->dim[DIM_TALLY_MICROS],
-                              .layers = c->o->dim[DIM_TALLY_LAYERS]};
-    update_tally(c->out[OUT_TALLY_tally], &x);
+    const op_tally a = op_tally_of(c->o, c->in, c->out);
+    const tally_operands x = {.loss = a.loss,
+                              .mtp = a.mtp,
+                              .aux = a.aux,
+                              .z = a.z,
+                              .rows = a.rows,
+                              .counts = a.counts,
+                              .given = a.given,
+                              .squares = a.squares,
+                              .micros = a.MICROS,
+                              .layers = a.LAYERS};
+    update_tally(a.tally, &x);
 }
 
 static void sum(const kernel_call *c)
 {
-    const double *x = c->in[IN_SUM_x]; /* [P][N] */
-    double *y = c->out[OUT_SUM_y];     /* [N] */
-    int64_t p = c->o->dim[DIM_SUM_P], n = c->o->dim[DIM_SUM_N];
-    for (int64_t i = 0; i < n; i++) {
-        double all = x[i];
-        for (int64_t k = 1; k < p; k++) all += x[k * n + i];
-        y[i] = all;
+    const op_sum a = op_sum_of(c->o, c->in, c->out);
+    for (int64_t i = 0; i < a.N; i++) {
+        double all = a.x[i];
+        for (int64_t k = 1; k < a.P; k++) all += a.x[k * a.N + i];
+        a.y[i] = all;
     }
 }
 
@@ -71,24 +71,31 @@ static void sum(const kernel_call *c)
 
 static void verdict(const kernel_call *c)
 {
-    const double *r = c->o->real;
-    verdict_limits l = {r[REAL_VERDICT_clip], r[REAL_VERDICT_skip], r[REAL_VERDICT_beta1],
-                        r[REAL_VERDICT_beta2]};
-    update_verdict(c->out[OUT_VERDICT_verdict], c->in[IN_VERDICT_sums], c->in[IN_VERDICT_given],
-                   &l);
+    const op_verdict a = op_verdict_of(c->o, c->in, c->out);
+    verdict_limits l = {a.clip, a.skip, a.beta1, a.beta2};
+    update_verdict(a.verdict, a.sums, a.given, &l);
 }
 
+/* HOST_ADAMW has the positions of ADAMW, and one more. */
 static void adamw(const kernel_call *c)
 {
-    update_run(c->o, c->types, c->in, c->out);
+    const op_adamw a = op_adamw_of(c->o, c->in, c->out);
+    const op_types *t = c->types;
+    update_arrays x = {.weights = {t->out[OUT_ADAMW_weight], a.weight},
+                       .gradients = {t->in[IN_ADAMW_gradient], c->in[IN_ADAMW_gradient]},
+                       .masters = {t->out[OUT_ADAMW_master], a.master},
+                       .first = {t->out[OUT_ADAMW_first], a.first},
+                       .second = {t->out[OUT_ADAMW_second], a.second}};
+    adam_numbers k = adam_of(a.beta1, a.beta2, a.eps, (c->o->flags & DECAY_L2) != 0);
+    bool apart = c->o->kind == OP_HOST_ADAMW;
+    update_window of = {a.FROM, a.COUNT, apart ? c->o->dim[DIM_HOST_ADAMW_AT] : 0};
+    (apart ? update_adamw_apart : update_adamw)(&k, a.verdict, table_of(a.table, a.ROWS), &x, &of);
 }
 
 static void bias_update(const kernel_call *c)
 {
-    const double *v = c->in[IN_BIAS_UPDATE_verdict];
-    if (v[VERDICT_OUTCOME] != STEP_TAKEN) return;
-    update_bias(c->out[OUT_BIAS_UPDATE_bias], c->in[IN_BIAS_UPDATE_load],
-                c->o->dim[DIM_BIAS_UPDATE_E], c->o->real[REAL_BIAS_UPDATE_rate]);
+    const op_bias_update a = op_bias_update_of(c->o, c->in, c->out);
+    if (a.verdict[VERDICT_OUTCOME] == STEP_TAKEN) update_bias(a.bias, a.load, a.E, a.rate);
 }
 
 kernel_rows plain_update(void)

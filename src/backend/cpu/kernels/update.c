@@ -21,12 +21,12 @@ static table_piece piece_at(const update_table *t, int64_t i)
     int64_t low = 0, high = t->n - 1;
     while (low < high) {
         int64_t middle = (low + high + 1) / 2;
-        if (table_at(t, middle, TABLE_PIECE) <= (double)i)
+        if (t->rows[middle].piece <= i)
             low = middle;
         else
             high = middle - 1;
     }
-    return piece_of_row(t, low, i);
+    return piece_of_row(t->rows + low, i);
 }
 
 /* ---- sums */
@@ -172,7 +172,7 @@ static piece_range pieces_within(const update_table *t, const update_window *of)
 {
     piece_range r = {.first = INT64_MAX};
     for (int64_t i = 0; i < t->n; i++) {
-        piece_range row = row_within(t, i, of->from, of->n);
+        piece_range row = row_within(t->rows + i, of->from, of->n);
         if (row.elements <= 0) continue;
         r.elements += row.elements;
         if (row.first < r.first) r.first = row.first;
@@ -224,26 +224,6 @@ void update_adamw_apart(const adam_numbers *k, const double *verdict, update_tab
     piece_range r = pieces_within(&t, of);
     if (x->masters.at && (!taken || r.elements < of->n)) round_masters(x, of->n);
     if (taken) update_pieces(k, verdict, &t, x, of, r);
-}
-
-/* HOST_ADAMW has the positions of ADAMW, and one more. */
-void update_run(const op *o, const op_types *t, void *const *in, void *const *out)
-{
-    const double *r = o->real;
-    const int64_t *d = o->dim;
-    typed to[OP_OUT_MAX];
-    for (int i = OUT_ADAMW_weight; i <= OUT_ADAMW_second; i++) to[i] = (typed){t->out[i], out[i]};
-    update_arrays x = {.weights = to[OUT_ADAMW_weight],
-                       .gradients = {t->in[IN_ADAMW_gradient], in[IN_ADAMW_gradient]},
-                       .masters = to[OUT_ADAMW_master],
-                       .first = to[OUT_ADAMW_first],
-                       .second = to[OUT_ADAMW_second]};
-    adam_numbers k = adam_of(r[REAL_ADAMW_beta1], r[REAL_ADAMW_beta2], r[REAL_ADAMW_eps],
-                             (o->flags & DECAY_L2) != 0);
-    bool apart = o->kind == OP_HOST_ADAMW;
-    update_window of = {d[DIM_ADAMW_FROM], d[DIM_ADAMW_COUNT], apart ? d[DIM_HOST_ADAMW_AT] : 0};
-    update_table rows = {in[IN_ADAMW_table], d[DIM_ADAMW_ROWS]};
-    (apart ? update_adamw_apart : update_adamw)(&k, in[IN_ADAMW_verdict], rows, &x, &of);
 }
 
 void update_bias(float *bias, const float *load_of, int64_t n, double rate)

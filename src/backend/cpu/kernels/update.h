@@ -47,9 +47,6 @@ static inline int update_threads_beside_gpu(void)
     return all > 2 ? all - 1 : all;
 }
 
-/* ADAMW and HOST_ADAMW on the addresses of a call. */
-void update_run(const op *o, const op_types *t, void *const *in, void *const *out);
-
 /* The router's correction bias: experts below the mean load gain `rate`, those above lose it. */
 void update_bias(float *bias, const float *load, int64_t n, double rate);
 

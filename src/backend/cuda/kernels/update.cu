@@ -23,7 +23,7 @@ static __device__ int64_t row_of_piece(const update_table &t, int64_t i)
     int64_t low = 0, past = t.n; /* row `low` begins there or before, row `past` does not */
     while (past - low > 1) {
         const int64_t step = (past - low + WARP - 1) / WARP, at = low + lane * step;
-        const bool before = at < past && table_at(&t, at, TABLE_PIECE) <= (double)i;
+        const bool before = at < past && t.rows[at].piece <= i;
         const int last = 31 - __clz((int)__ballot_sync(ALL_LANES, before));
         low += last * step;
         past = low + step < past ? low + step : past;
@@ -33,7 +33,7 @@ static __device__ int64_t row_of_piece(const update_table &t, int64_t i)
 
 static __device__ table_piece piece_at(const update_table &t, int64_t i)
 {
-    return piece_of_row(&t, row_of_piece(t, i), i);
+    return piece_of_row(t.rows + row_of_piece(t, i), i);
 }
 
 /* ---- squares */
@@ -83,7 +83,8 @@ static void squares(const kernel_call *c)
     const int64_t n = o.ROWS > 0 ? pieces_most(o.N, o.ROWS) : 0;
     double *parts = (double *)c->workspace;
     if (n > 0)
-        squares_kernel<<<(unsigned)n, BLOCK, 0, stream_of(c)>>>(o.x, {o.table, o.ROWS}, parts);
+        squares_kernel<<<(unsigned)n, BLOCK, 0, stream_of(c)>>>(o.x, table_of(o.table, o.ROWS),
+                                                                parts);
     add_squares_kernel<<<1, BLOCK, 0, stream_of(c)>>>(parts, n, o.sum);
 }
 
@@ -162,7 +163,7 @@ static __device__ piece_range pieces_within(const update_table &t, window of)
     if (threadIdx.x == 0) first = (unsigned long long)table_pieces(&t), end = 0;
     __syncthreads();
     for (int64_t i = threadIdx.x; i < t.n; i += BLOCK) {
-        const piece_range r = row_within(&t, i, of.from, of.n);
+        const piece_range r = row_within(t.rows + i, of.from, of.n);
         if (r.elements <= 0) continue;
         atomicMin(&first, (unsigned long long)r.first);
         atomicMax(&end, (unsigned long long)r.end);
@@ -210,7 +211,7 @@ static void adamw(const kernel_call *c)
                                    (o.flags & DECAY_L2) != 0);
     const update_arrays a = {o.gradient, o.weight, o.master, o.first, o.second};
     const window of = {o.FROM, o.COUNT};
-    const update_table t = {o.table, o.ROWS};
+    const update_table t = table_of(o.table, o.ROWS);
     const int64_t each = of.n / UPDATE_PIECE + 2;
     enum { BLOCKS_MOST = 1056 }; /* eight on each multiprocessor */
     if (o.ROWS <= 0) return;
