@@ -152,7 +152,8 @@ bool choice_repatch(setup *out, patch_log *log, choice_maker *m, const choice *c
 bool choice_may_pick(const choice *c, pick_id p);
 void choice_settle(choice *c);
 
-/* All picks as one number. */
+/* All picks as one number: in 16 bits, as a card's key has it. */
+_Static_assert(PICKS < 5, "more picks need wider keys");
 static inline int choice_picks(const choice *c)
 {
     int all = 0;
