@@ -127,7 +127,47 @@ def commands_agree():
                     wrong.append("report has another step than price")
                 if sum(p["bytes"] for p in own["memory"]["regions"]) != price["peak_bytes"]:
                     wrong.append("regions of report do not add up to the peak")
+                if errors(own) != errors(check):
+                    wrong.append(f"report breaks {errors(own)}, check {errors(check)}")
+        priced = [(repair, p) for v in check["violations"] for repair, p in zip([v["repair"], *v["alternatives"]], v["repair_prices"])
+                  if repair and p]
+        for repair, said in r.sample(priced, min(len(priced), 2)):
+            then = asked("price", [*words, *repair])
+            wrong += [f"{shlex.join(repair)}: {w}" for w in differing(said, then, ["peak_bytes", "fits"])]
+            if said["step_s"] and not near(said["step_s"], then.get("step_s", 0)):
+                wrong.append(f"{shlex.join(repair)}: a step of {said['step_s']}, and of price {then.get('step_s')}")
         yield ["check", *words], wrong
+
+
+def diffs_are_of_prices():
+    """diff of a job and the same job changed, both as recipes: its ends are what price says, its rows add up to what differs."""
+    for r in jobs("diff", 4):
+        words, changed = legal(r), extras(r, True) + maybe(r, 0.5, "mbs=2", "pp=2", "tp=2", "ep=2", "model.moe_permute_fusion=true")
+        sides = [run("show", *w, "--as", "recipe") for w in (words, [*words, *changed])]
+        if any(s.returncode for s in sides):
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            files = [f"{folder}/{name}.yaml" for name in "ab"]
+            for path, side in zip(files, sides):
+                open(path, "w").write(side.stdout)
+            diff, prices = asked("diff", files), [asked("price", [f]) for f in files]
+            spelled = [asked("price", w) for w in (words, [*words, *changed])]
+        wrong = [diff["unreadable"]] if "unreadable" in diff else []
+        for i, side in enumerate("ab" if not wrong else ""):
+            wrong += [f"{side}: {w}" for w in differing(diff[side], prices[i], ["peak_bytes", "usable_bytes", "fits", "wall", "step_s"])]
+            wrong += [f"{side} as a recipe: {w}" for w in differing(prices[i], spelled[i], ["peak_bytes", "fits", "step_s", "wall"])]
+            if errors(diff[side]) != errors(prices[i]):
+                wrong.append(f"{side} breaks {errors(diff[side])}, of price {errors(prices[i])}")
+        if "parts" in diff:
+            ends = [diff["a"], diff["b"]]
+            for key, rows, same in (("step_s", "parts", near), ("peak_bytes", "regions", lambda x, y: x == y)):
+                for side in "ab":
+                    if not same(sum(x[side] for x in diff[rows].values()), diff[side][key]):
+                        wrong.append(f"{rows} of {side} do not add up to {key}")
+                grown = sum(c["seconds" if key == "step_s" else "bytes"] for c in diff["changes"])
+                if diff["changes"] and abs(grown - (ends[1][key] - ends[0][key])) > 1e-6 * ends[0][key]:
+                    wrong.append(f"changes of {key} add up to {grown}, and not to {ends[1][key] - ends[0][key]}")
+        yield ["diff", *words, "and with", *changed], wrong
 
 
 def fix_makes_valid_and_fit():
@@ -149,8 +189,15 @@ def fix_makes_valid_and_fit():
             wrong.append("cannot be appended: " + then["unreadable"])
         elif fix and not then["ok"]:
             wrong.append(f"not valid then: {errors(then)}")
-        elif check["fixable"] and fix and then["fits"] is False:
-            wrong.append("it does not fit then")
+        elif check["fixable"] and fix:
+            if then["fits"] is False:
+                wrong.append("it does not fit then")
+            priced = asked("price", [*words, *fix])
+            if priced.get("why_not") or priced.get("fits") != then["fits"]:
+                wrong.append(f"price of it: {priced.get('why_not') or priced.get('fits')}")
+            again = shlex.split(run("check", *words, *fix, "--fix").stdout)
+            if again:
+                wrong.append(f"it is fixed again by {again}")
         yield ["check", *words, "--fix"], wrong
 
 
@@ -235,7 +282,7 @@ def twice_the_gpus_never_lose():
         yield said, [] if rate[1] >= 0.999 * rate[0] else [f"{rate[1]:.4g} samples/s, and {rate[0]:.4g} on half of it"]
 
 
-PROPERTIES = [commands_agree, fix_makes_valid_and_fit, plans_are_what_others_say, repairs_repair, idle_knobs_change_nothing,
+PROPERTIES = [commands_agree, diffs_are_of_prices, fix_makes_valid_and_fit, plans_are_what_others_say, repairs_repair, idle_knobs_change_nothing,
               twice_the_gpus_never_lose]
 
 if __name__ == "__main__":
