@@ -300,5 +300,6 @@ int64_t temp_bytes(const slots_of *s, arena *scratch)
     temps t = {0, 0};
     for (int64_t v = 0; v < c->vpp; v++) see_chunk(&t, s->k, c, &s->f->mix[v * c->pp + s->rank]);
     if (c->overlap >= OVERLAP_EP) see_rendezvous(&t, s, false, scratch);
+    if (s->f->ranks[s->rank].uncut > t.temp) t.temp = s->f->ranks[s->rank].uncut;
     return temp_region(t.temp, t.work);
 }

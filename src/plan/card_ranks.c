@@ -97,6 +97,11 @@ static bool same_mix(const chunk_mix *mix, const choice *c, int64_t q)
 
 enum { LENGTHS_MAX = 64 };
 
+/* Elements of the dense buffer of a chunk. */
+typedef struct extent {
+    int64_t start, end;
+} extent;
+
 typedef struct walk {
     const setup *s;
     const cost_model *cost;
@@ -107,6 +112,10 @@ typedef struct walk {
     rank_facts *out;
     number_types types;
     int64_t trained, owned, weights;
+    extent *uncut,
+        *slices; /* of a chunk: weights without cut, what the first rank owns of buckets */
+    int n_uncut, n_slices;
+    int64_t packed; /* elements of the ones in the others */
     quant_plan quant;
     struct known_length { /* most buckets are equally long */
         int64_t n;
@@ -155,6 +164,7 @@ static void end_bucket(void *with, int which, int64_t start, int64_t end)
     walk *w = with;
     int64_t n = end - start;
     w->owned += n / w->shards[which];
+    if (which == 0) w->slices[w->n_slices++] = (extent){start, start + n / w->shards[0]};
     w->out->buckets[w->out->n_buckets++] = time_of(w, which, n);
 }
 
@@ -178,16 +188,37 @@ static void see_row(void *with, const param *row, int64_t layer, bool alone)
     int64_t n = param_local(row, l->tp, l->etp, l->ep);
     if (n <= 0) return;
     w->out->copies += copy_bytes(w, row, n, layer);
-    bucket_walk_add(&w->buckets, buffer_of(l, row->kind), n, alone);
+    int64_t at = bucket_walk_add(&w->buckets, buffer_of(l, row->kind), n, alone);
+    if (row->cut == CUT_NONE && row->kind != PARAM_EXPERT)
+        w->uncut[w->n_uncut++] = (extent){at, at + n};
     w->weights++;
+}
+
+/* Both lists are in order. */
+static int64_t overlap_of(const walk *w)
+{
+    int64_t sum = 0;
+    for (int i = 0, k = 0; i < w->n_uncut && k < w->n_slices;) {
+        const extent *x = &w->uncut[i], *y = &w->slices[k];
+        int64_t lo = x->start > y->start ? x->start : y->start;
+        int64_t hi = x->end < y->end ? x->end : y->end;
+        if (hi > lo) sum += hi - lo;
+        if (x->end < y->end)
+            i++;
+        else
+            k++;
+    }
+    return sum;
 }
 
 static void walk_chunk(walk *w, const stage *st)
 {
     w->buckets = (bucket_walk){.ended = end_bucket, .with = w};
+    w->n_uncut = w->n_slices = 0;
     bucket_walk_begin(&w->buckets, &w->s->j, &w->s->lay);
     stage_weights_walk(&(stage_weights){w->s, st, w->s->lay.pp, true, see_row, w});
     for (int i = 0; i < 2; i++) w->trained += bucket_walk_end(&w->buckets, i);
+    if (w->s->lay.tp > 1) w->packed += overlap_of(w);
 }
 
 /* ---- facts */
@@ -203,6 +234,8 @@ static void find_buckets(ranks *r, rank_facts *out, const setup *s, const cost_m
     walk *w = &r->work->w;
     *w = (walk){.s = s, .cost = cost, .a = r->scratch, .out = out, .types = number_types_of(&s->j)};
     w->quant = quant_plan_of(&s->j);
+    w->uncut = ARENA_ARRAY(r->scratch, extent, rows);
+    w->slices = ARENA_ARRAY(r->scratch, extent, rows);
     for (int i = 0; i < 2; i++) w->shards[i] = optimizer_shards(&s->j, &s->lay, i);
     w->replicas[0] = group_width(s, GROUP_DP_CP) > 1;
     w->replicas[1] = group_width(s, GROUP_EDP) > 1;
@@ -217,6 +250,7 @@ static void find_buckets(ranks *r, rank_facts *out, const setup *s, const cost_m
     out->trained = w->trained;
     out->owned = w->owned;
     out->weights = w->weights;
+    out->uncut = round_up(dtype_bytes(w->types.gradient, w->packed), PLAN_ALIGN);
 }
 
 /* What depends on where the optimizer's state is. */

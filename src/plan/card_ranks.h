@@ -29,6 +29,7 @@ typedef struct rank_facts {
     int64_t copies;         /* of weights, quantised */
     int64_t trained, owned; /* elements: of all its buckets, of its slices of them */
     int64_t weights;        /* that are trained */
+    int64_t uncut;          /* bytes: gradients that are packed and summed over TP */
     double optimizer;
     int n_buckets;
     bucket_time *buckets;
