@@ -1,7 +1,7 @@
 /* test_data_mock.c - Megatron's mock data: lengths, orders and samples. */
 #include "train/test_data_golden.h"
 
-#include "train/data/mock.h"
+#include "train/data/store.h"
 
 /* ---- SHA-256, for lists too long to write down (FIPS 180-4) */
 

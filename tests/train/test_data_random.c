@@ -1,8 +1,7 @@
 /* test_data_random.c - numpy's numbers: those of orders.json, and some taken from numpy 2.4.6. */
 #include "train/test_data_golden.h"
 
-#include "train/data/numpy_random.h"
-#include "train/data/numpy_sum.h"
+#include "train/data/numpy.h"
 
 static void assert_shuffled(numpy_state *r, const json_t *want)
 {

@@ -1,7 +1,7 @@
 /* test_data_sampler.c - which rank reads what, and reading on after a stop. */
 #include "train/test_data_golden.h"
 
-#include "train/data/sampler.h"
+#include "train/data/index.h"
 
 static void check_rank(const json_t *want, int64_t rank, const json_t *batches)
 {

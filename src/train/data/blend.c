@@ -1,4 +1,4 @@
-/* blend.c - which member comes next.
+/* blend.c - which member of a blend comes next, and which of its sequences a split gives out.
  *
  * I1  The next sample comes from the member with the largest weight * max(k, 1) - used, where k
  *     counts samples; the first of equals. Product and difference are rounded one after the
@@ -15,8 +15,8 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "train/data/memory.h"
-#include "train/data/numpy_sum.h"
+#include "train/data/index.h"
+#include "train/data/numpy.h"
 
 enum { MEMBERS_MAX = 32766 }; /* Megatron keeps members in 16 bits */
 
@@ -202,4 +202,74 @@ void blend_release(data_blend *b)
     free(b->member);
     free(b->sample);
     *b = (data_blend){0};
+}
+
+/* ---- splits */
+
+enum { NUMBER_MAX = 64 }; /* letters of one number */
+
+const char *const data_split_names[DATA_SPLITS] = {"train", "valid", "test"};
+
+static const char digits[] = "0123456789.";
+
+/* One number of `n` letters, all digits and dots. */
+static bool split_number(const char *text, size_t n, double *v)
+{
+    char copy[NUMBER_MAX], *end;
+    if (n >= sizeof copy) return false;
+    memcpy(copy, text, n);
+    copy[n] = 0;
+    *v = strtod(copy, &end);
+    return end == copy + n && isfinite(*v); /* "1.2.3" and "." are none */
+}
+
+static status split_numbers(double *v, const char *text, error *err)
+{
+    int n_numbers = 0;
+    for (const char *p = text + strcspn(text, digits); *p; p += strcspn(p, digits)) {
+        size_t n = strspn(p, digits);
+        if (n_numbers == DATA_SPLITS)
+            return error_set(
+                err, ERR_INPUT,
+                "dataset.split '%.100s' has more than three numbers; it names the parts "
+                "for training, validation and test",
+                text);
+        if (!split_number(p, n, &v[n_numbers++]))
+            return error_set(err, ERR_INPUT,
+                             "dataset.split '%.100s' has '%.*s', which is not a number", text,
+                             (int)(n < 60 ? n : 60), p);
+        p += n;
+    }
+    return OK;
+}
+
+status split_parse(split_ends *ends, const char *text, error *err)
+{
+    double part[DATA_SPLITS] = {0};
+    status s = split_numbers(part, text, err);
+    if (s) return s;
+    double sum = numpy_sum(part, DATA_SPLITS);
+    if (!(sum > 0) || !isfinite(sum))
+        return error_set(
+            err, ERR_INPUT,
+            "dataset.split '%.100s' gives nothing to any part; write three numbers such "
+            "as '969, 30, 1'",
+            text);
+    numpy_normalize(part, DATA_SPLITS);
+    double at = 0;
+    for (int i = 0; i < DATA_SPLITS; i++) {
+        ends->begin[i] = at;
+        at += part[i];
+        ends->end[i] = at;
+        ends->present[i] = ends->begin[i] < at;
+    }
+    return OK;
+}
+
+split_range split_of(const split_ends *ends, data_split which, int64_t n_sequences)
+{
+    double n = (double)n_sequences;
+    if (!ends->present[which]) return (split_range){0, 0};
+    return (split_range){(int64_t)rint(ends->begin[which] * n),
+                         (int64_t)rint(ends->end[which] * n)};
 }

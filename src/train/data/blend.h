@@ -1,4 +1,4 @@
-/* blend.h - several sets read as one.
+/* blend.h - what a set is made of: several sets read as one, and a split of each.
  *
  * Members are mixed without chance: the next sample comes from the member that lies furthest
  * behind its share. With weights (shares that the user gives) each member is built for its share
@@ -7,6 +7,7 @@
 #ifndef TRAIN_DATA_BLEND_H
 #define TRAIN_DATA_BLEND_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/arena.h"
@@ -47,5 +48,28 @@ typedef struct blend_ask {
 /* A member of which more samples are wanted than it has is ERR_INPUT. */
 status blend_init(data_blend *b, const blend_ask *ask, error *err);
 void blend_release(data_blend *b);
+
+/* ---- which sequences are for training, validation and test.
+ *
+ * A split is a text with up to three numbers ("969, 30, 1"); whatever is not a digit or a dot
+ * only separates them. Each part is its number over the sum of all, in this order, and owns a
+ * contiguous range of a file's sequences. The arithmetic is Megatron's, in double, rounding
+ * halves to even: the ranges are Megatron's to the sequence. */
+
+typedef enum data_split { DATA_TRAIN, DATA_VALID, DATA_TEST, DATA_SPLITS } data_split;
+
+extern const char *const data_split_names[DATA_SPLITS]; /* "train", "valid", "test" */
+
+typedef struct split_ends {
+    bool present[DATA_SPLITS]; /* false: a part of no width */
+    double begin[DATA_SPLITS], end[DATA_SPLITS];
+} split_ends;
+
+status split_parse(split_ends *ends, const char *text, error *err);
+
+typedef struct split_range {
+    int64_t begin, end; /* sequences; may be empty although the part is present */
+} split_range;
+split_range split_of(const split_ends *ends, data_split which, int64_t n_sequences);
 
 #endif

@@ -1,4 +1,4 @@
-/* index.c - epochs, the order of documents, the order of samples.
+/* index.c - epochs, the order of documents, the order of samples, and which are a rank's.
  *
  * x is 1 where samples have an extra token, else 0; T the tokens of an epoch, E the epochs.
  *
@@ -15,10 +15,10 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "base/maths.h"
-#include "train/data/memory.h"
-#include "train/data/numpy_random.h"
+#include "train/data/numpy.h"
 
 enum { STRIDE = 16 };
 
@@ -219,4 +219,39 @@ int64_t index_shuffled(const data_index *x, int64_t i)
 {
     assert(i >= 0 && i < x->n_samples);
     return x->shuffle ? (int64_t)x->shuffle[i] : (int64_t)x->shuffle_wide[i];
+}
+
+/* ---- a rank's share */
+
+int64_t sampler_microbatches(const data_sampler *s)
+{
+    assert(s->micro_batch_size >= 1 && s->n_ranks >= 1 && s->rank >= 0 && s->rank < s->n_ranks);
+    if (s->consumed >= s->n_samples) return 0;
+    return (s->n_samples - s->consumed) / s->micro_batch_size / s->n_ranks;
+}
+
+int64_t sampler_first(const data_sampler *s, int64_t m)
+{
+    if (m < 0 || m >= sampler_microbatches(s)) return -1;
+    return s->consumed + (m * s->n_ranks + s->rank) * s->micro_batch_size;
+}
+
+/* ---- memory for long lists */
+
+static int64_t machine_bytes(void)
+{
+    long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+    return pages > 0 && page > 0 ? mul_sat(pages, page) : SIZE_HUGE;
+}
+
+status data_take(void **out, int64_t n, size_t item_bytes, const char *what, error *err)
+{
+    int64_t bytes = mul_sat(n, (int64_t)item_bytes), most = machine_bytes();
+    void *memory = bytes < most ? malloc(bytes ? (size_t)bytes : 1) : NULL;
+    if (!memory)
+        return error_set(err, ERR_MACHINE,
+                         "data: %s takes %.1f GiB, which this machine (%.1f GiB) does not have",
+                         what, (double)bytes / 0x1p30, (double)most / 0x1p30);
+    *out = memory;
+    return OK;
 }

@@ -1,4 +1,4 @@
-/* index.h - the order in which one set (one split of one store) is read.
+/* index.h - the order in which one set (one split of one store) is read, and by whom.
  *
  * A set is an endless stream cut into samples: its sequences, as often as the samples asked for
  * need ("epochs"), in shuffled order, one behind the other; sample k starts at token k * S of
@@ -16,8 +16,11 @@
 #define TRAIN_DATA_INDEX_H
 
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
-#include "train/data/split.h"
+#include "base/status.h"
+#include "train/data/blend.h"
 #include "train/data/store.h"
 
 #define DATA_ALL INT64_C(-1) /* samples asked for: those of one epoch */
@@ -62,5 +65,37 @@ index_place index_row(const data_index *x, int64_t k);
 
 /* Which sample of the stream is read as the i-th (0 <= i < n_samples). */
 int64_t index_shuffled(const data_index *x, int64_t i);
+
+/* ---- who reads which sample, and when.
+ *
+ * Megatron's "single" loader: the samples from `consumed` on are cut into groups of micro batch
+ * size times data-parallel ranks; a group is one microbatch on every rank, and rank r reads the
+ * r-th share of it. What is left at the end and does not fill a group is not read. The order over
+ * samples depends neither on the number of ranks nor on the micro batch size, so a run may go on
+ * with others: `consumed`, kept in the checkpoint, is all that must be known. */
+
+typedef struct data_sampler {
+    int64_t n_samples;        /* of the set */
+    int64_t consumed;         /* samples read before, by all ranks together */
+    int64_t micro_batch_size; /* >= 1 */
+    int64_t n_ranks, rank;    /* data-parallel */
+} data_sampler;
+
+/* How many microbatches a rank can still read. */
+int64_t sampler_microbatches(const data_sampler *s);
+
+/* The first of the micro_batch_size neighbouring samples that this rank reads as microbatch m
+ * (from 0), or -1 past the end. With M microbatches a step, microbatch i of the n-th step since
+ * `consumed` is m = n * M + i. */
+int64_t sampler_first(const data_sampler *s, int64_t m);
+
+/* ---- memory for the long lists of an index.
+ *
+ * They are larger than anything else that a run keeps on the host and grow with what the user asks
+ * for, so they are asked for with care: a size beyond this machine's memory is refused with its
+ * reason, before the system starts to kill. */
+
+/* n items, not zeroed; given back with free. `what` says what for: "the order of 5 documents". */
+status data_take(void **out, int64_t n, size_t item_bytes, const char *what, error *err);
 
 #endif

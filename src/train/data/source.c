@@ -11,7 +11,7 @@
 
 #include "base/maths.h"
 #include "train/data/idx.h"
-#include "train/data/mock.h"
+#include "train/data/store.h"
 
 #define SAMPLES_MAX ((int64_t)1 << 52) /* beyond, a double does not count them one by one */
 

@@ -12,7 +12,7 @@
  *     each member and may end sooner.
  *   - Files are split by sequences, not by documents or tokens.
  *
- * Which index a rank reads when is sampler.h's business. Nothing here is collective: every
+ * Which index a rank reads when is index.h's business. Nothing here is collective: every
  * rank opens the files for itself and comes to the same order. After data_open a source does not
  * change: any number of threads may read samples, and reading allocates nothing.
  *
@@ -34,7 +34,6 @@
 #include "train/data/blend.h"
 #include "train/data/index.h"
 #include "train/data/sample.h"
-#include "train/data/split.h"
 
 /* Prefixes of files, or weights and prefixes in turn. */
 typedef struct data_paths {

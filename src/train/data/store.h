@@ -1,7 +1,7 @@
 /* store.h - sequences of token ids, wherever they come from.
  *
  * A store is a numbered list of sequences with their lengths, and a way to read a piece of one.
- * There are two: a pair of Megatron files (idx.h) and Megatron's mock data (mock.h).
+ * There are two: a pair of Megatron files (idx.h) and Megatron's mock data (below).
  * What orders and cuts them into samples sees only this. A store does not change after it was
  * opened: any number of threads may read it. */
 #ifndef TRAIN_DATA_STORE_H
@@ -10,6 +10,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "base/arena.h"
 #include "base/status.h"
 
 /* Which ids a model can take. Megatron turns the pad id into 0 where it finds it, so that one may
@@ -46,5 +47,18 @@ static inline int64_t data_store_length(const data_store *s, int64_t sequence)
     memcpy(&length, (const char *)s->lengths + 4 * sequence, sizeof length);
     return length;
 }
+
+/* ---- Megatron's mock data: sequences without a file.
+ *
+ * 100,000 sequences of 1 to 4,095 tokens (numpy's default_rng(0), whatever the run's seed is);
+ * one of length n holds 1, 2, ..., n-1, each modulo the vocabulary, and the id that ends it. */
+
+typedef struct mock_store {
+    data_store store; /* first: the store's `read` finds the rest behind it */
+    int32_t eod;
+} mock_store;
+
+/* The lengths come from `a`; nothing is to be closed. */
+status mock_init(mock_store *m, arena *a, int32_t vocab_size, int32_t eod, error *err);
 
 #endif

@@ -5,7 +5,7 @@
 #include "train/data/batch.h"
 #include "train/executor/step.h"
 #include "train/checkpoint/checkpoint.h"
-#include "train/data/sampler.h"
+#include "train/data/index.h"
 #include "train/data/source.h"
 #include "train/loop/event_file.h"
 #include "train/loop/iteration_line.h"

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "train/data/sampler.h"
+#include "train/data/index.h"
 
 /* The first sample of a microbatch of this rank. */
 static int64_t first_sample(const parity *q, int64_t micro)

@@ -1,9 +1,9 @@
-/* numpy_random.c - MT19937 and PCG64 as numpy drives them.
+/* numpy.c - MT19937 and PCG64 as numpy drives them, and its sums.
  *
  * I1  A draw in [0, max] takes raw words AND the smallest mask that covers max, until one is
  *     <= max. Every rejected word is spent: the number of draws is part of the order.
  * I2  PCG64 hands out a 64-bit output as two 32-bit ones, the lower half first. */
-#include "train/data/numpy_random.h"
+#include "train/data/numpy.h"
 
 enum { MT_SHIFT = 397 };
 
@@ -178,4 +178,39 @@ uint32_t numpy_pcg_below(numpy_pcg *g, uint32_t n)
         while ((uint32_t)product < reject) product = (uint64_t)pcg_next(g) * n;
     }
     return (uint32_t)(product >> 32);
+}
+
+/* ---- pairwise summation */
+
+enum { LANES = 8, BLOCK = 128 };
+
+static double sum_lanes(const double *v, int64_t n)
+{
+    double lane[LANES];
+    int64_t i = LANES;
+    for (int j = 0; j < LANES; j++) lane[j] = v[j];
+    for (; i < n - n % LANES; i += LANES)
+        for (int j = 0; j < LANES; j++) lane[j] += v[i + j];
+    double sum =
+        ((lane[0] + lane[1]) + (lane[2] + lane[3])) + ((lane[4] + lane[5]) + (lane[6] + lane[7]));
+    for (; i < n; i++) sum += v[i];
+    return sum;
+}
+
+double numpy_sum(const double *v, int64_t n)
+{
+    if (n > BLOCK) {
+        int64_t half = n / 2 - n / 2 % LANES;
+        return numpy_sum(v, half) + numpy_sum(v + half, n - half);
+    }
+    if (n >= LANES) return sum_lanes(v, n);
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) sum += v[i];
+    return sum;
+}
+
+void numpy_normalize(double *v, int64_t n)
+{
+    double sum = numpy_sum(v, n);
+    for (int64_t i = 0; i < n; i++) v[i] /= sum;
 }

@@ -1,9 +1,9 @@
-/* mock.c - mock sequences. */
-#include "train/data/mock.h"
+/* store.c - Megatron's mock data. */
+#include "train/data/store.h"
 
 #include <inttypes.h>
 
-#include "train/data/numpy_random.h"
+#include "train/data/numpy.h"
 
 enum { SEQUENCES = 100000, LENGTH_END = 4096 };
 

@@ -1,4 +1,4 @@
-/* numpy_random.h - numpy's random numbers, number for number.
+/* numpy.h - numpy's random numbers, number for number, and its sums.
  *
  * Megatron's order of data is a few calls of numpy's shuffle, and the lengths of its mock sequences
  * are numpy's integers; whoever wants the same order needs the same generators.
@@ -6,8 +6,8 @@
  * RandomState is MT19937 with the seeding and the rejection of numpy's legacy interface, which
  * numpy has frozen. default_rng is PCG64 seeded by SeedSequence, of which only a seed of 32 bits
  * and bounded 32-bit integers are here. */
-#ifndef TRAIN_DATA_NUMPY_RANDOM_H
-#define TRAIN_DATA_NUMPY_RANDOM_H
+#ifndef TRAIN_DATA_NUMPY_H
+#define TRAIN_DATA_NUMPY_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -43,5 +43,15 @@ void numpy_pcg_seed(numpy_pcg *g, uint32_t seed);
 
 /* Generator.integers(0, n) for types of 32 bits; n > 0. */
 uint32_t numpy_pcg_below(numpy_pcg *g, uint32_t n);
+
+/* ---- sums as numpy rounds them.
+ *
+ * A blend's weights are divided by their sum, and one bit there can move a sample. numpy adds eight
+ * neighbours side by side and halves what is longer than 128. */
+
+double numpy_sum(const double *v, int64_t n);
+
+/* Divides all by their sum. */
+void numpy_normalize(double *v, int64_t n);
 
 #endif
