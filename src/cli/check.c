@@ -54,7 +54,7 @@ static void print_json(const checked *c, arena *a)
 static violation *of_state(const violations *found)
 {
     for (int i = 0; i < found->n; i++)
-        if (text_equal(found->list[i].rule->id, "state-fits-the-gpu")) return &found->list[i];
+        if (found->list[i].rule->number == RULE_state_fits_the_gpu) return &found->list[i];
     return NULL;
 }
 

@@ -219,8 +219,7 @@ status plan_refuse_target(plan_answer *p, arena *a, error *err)
     rules_check(&all, s, false, a);
     never->list = ARENA_ARRAY(a, violation, all.n + 1);
     for (int i = 0; i < all.n_errors; i++)
-        if (text_equal(all.list[i].rule->id, "target-can-run"))
-            never->list[never->n++] = all.list[i];
+        if (all.list[i].rule->number == RULE_target_can_run) never->list[never->n++] = all.list[i];
     never->n_errors = never->n;
     return never->n ? error_set(err, ERR_RULE, "%s", never->list[0].message) : OK;
 }

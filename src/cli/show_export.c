@@ -144,7 +144,7 @@ static int print_gaps(const setup *s, const export_row *to, arena *a)
 static void print_errors(const violations *found)
 {
     for (int k = 0; k < found->n_errors; k++)
-        if (strcmp(found->list[k].rule->id, "target-can-run") != 0) /* gaps say it */
+        if (found->list[k].rule->number != RULE_target_can_run) /* gaps say it */
             fprintf(stderr, "moefold show: error %s: %s\n", found->list[k].rule->id,
                     found->list[k].message);
 }

@@ -3,26 +3,42 @@
 
 typedef struct named {
     const char *name;
-    const char *kind; /* of group_kinds; NULL: made here */
-    grid grid;
+    group_kind kind; /* without axes: made here */
 } named;
 
+enum {
+    TP = 1 << AXIS_TP,
+    CP = 1 << AXIS_CP,
+    EP = 1 << AXIS_EP,
+    DP = 1 << AXIS_DP,
+    PP = 1 << AXIS_PP
+};
+
+#define DENSE(axes_)                                                                               \
+    {                                                                                              \
+        .grid = GRID_DENSE, .axes = axes_                                                          \
+    }
+#define EXPERT(axes_)                                                                              \
+    {                                                                                              \
+        .grid = GRID_EXPERT, .axes = axes_                                                         \
+    }
+
 static const named table[GROUP_COUNT] = {
-    [GROUP_NONE] = {"none", NULL, GRID_DENSE},
-    [GROUP_WORLD] = {"world", NULL, GRID_DENSE},
-    [GROUP_TP] = {"tp", "tp", GRID_DENSE},
-    [GROUP_CP] = {"cp", "cp", GRID_DENSE},
-    [GROUP_CP_INNER] = {"cp.inner", NULL, GRID_DENSE},
-    [GROUP_CP_OUTER] = {"cp.outer", NULL, GRID_DENSE},
-    [GROUP_PP] = {"pp", "pp", GRID_DENSE},
-    [GROUP_DP_CP] = {"dp-cp", "dp-cp", GRID_DENSE},
-    [GROUP_TP_CP] = {"tp-cp", "tp-cp", GRID_DENSE},
-    [GROUP_TP_DP_CP] = {"tp-dp-cp", "tp-dp-cp", GRID_DENSE},
-    [GROUP_ETP] = {"etp", "tp", GRID_EXPERT},
-    [GROUP_EP] = {"ep", "ep", GRID_EXPERT},
-    [GROUP_EDP] = {"edp", "dp", GRID_EXPERT},
-    [GROUP_TP_EP] = {"etp-ep", "tp-ep", GRID_EXPERT},
-    [GROUP_EMBEDDING] = {"embedding", NULL, GRID_DENSE},
+    [GROUP_NONE] = {"none", DENSE(0)},
+    [GROUP_WORLD] = {"world", DENSE(0)},
+    [GROUP_TP] = {"tp", DENSE(TP)},
+    [GROUP_CP] = {"cp", DENSE(CP)},
+    [GROUP_CP_INNER] = {"cp.inner", DENSE(0)},
+    [GROUP_CP_OUTER] = {"cp.outer", DENSE(0)},
+    [GROUP_PP] = {"pp", DENSE(PP)},
+    [GROUP_DP_CP] = {"dp-cp", DENSE(DP | CP)},
+    [GROUP_TP_CP] = {"tp-cp", DENSE(TP | CP)},
+    [GROUP_TP_DP_CP] = {"tp-dp-cp", DENSE(TP | DP | CP)},
+    [GROUP_ETP] = {"etp", EXPERT(TP)},
+    [GROUP_EP] = {"ep", EXPERT(EP)},
+    [GROUP_EDP] = {"edp", EXPERT(DP)},
+    [GROUP_TP_EP] = {"etp-ep", EXPERT(TP | EP)},
+    [GROUP_EMBEDDING] = {"embedding", DENSE(0)},
 };
 
 const char *comm_group_name(comm_group g)
@@ -44,12 +60,7 @@ rank_at rank_coordinates(const layout *l, int64_t rank)
 
 static const group_kind *kind_of(comm_group g)
 {
-    int n;
-    const group_kind *kinds = group_kinds(&n);
-    for (int i = 0; table[g].kind && i < n; i++)
-        if (kinds[i].grid == table[g].grid && text_equal(kinds[i].name, table[g].kind))
-            return &kinds[i];
-    return NULL;
+    return table[g].kind.axes ? &table[g].kind : NULL;
 }
 
 /* Ranks of the inner level of hierarchical context parallel. */

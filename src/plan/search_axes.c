@@ -107,8 +107,9 @@ static const struct {
 /* Nothing behind these names depends on more than their arguments. */
 static bool is_plain(const char *w, size_t n)
 {
-    static const char *const starts[] = {"recipe_", "job_",  "J_",     "version", "FROM_",
-                                         "ARCH_",   "GRID_", "BLOCK_", "TARGET_", "DISPATCHER_"};
+    static const char *const starts[] = {"recipe_", "job_",    "J_",         "version",
+                                         "FROM_",   "AXIS_",   "ARCH_",      "GRID_",
+                                         "BLOCK_",  "TARGET_", "DISPATCHER_"};
     static const char *const plain[] = {"divides", "mul_sat", "knob", "kind",   "from",   "whole",
                                         "vpp",     "gpu",     "arch", "NULL",   "size_t", "int64_t",
                                         "void",    "value",   "list", "listed", "n",      "item"};
@@ -141,8 +142,8 @@ static bool add_word(unsigned *axes, const char *w, size_t n, bool field,
 
 static unsigned axes_of_visit(const rule *r)
 {
-    bool of_knobs = strcmp(r->id, "value-in-range") == 0 || strcmp(r->id, "aliases-agree") == 0;
-    return of_knobs ? 0 : strcmp(r->id, "pipeline-split") == 0 ? (unsigned)ON_STAGES : AXES_ALL;
+    bool of_knobs = r->number == RULE_value_in_range || r->number == RULE_aliases_agree;
+    return of_knobs ? 0 : r->number == RULE_pipeline_split ? (unsigned)ON_STAGES : AXES_ALL;
 }
 
 unsigned axes_of_rule(const rule *r, const unsigned of[K_COUNT], const char **strange)

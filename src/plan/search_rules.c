@@ -18,13 +18,13 @@ void search_rules_open(search *s)
     int n;
     const rule *list = rules_table(&n);
     rule_memory *w = &s->rules;
+    w->ranges = &list[RULE_value_in_range];
     axes_of_knobs(w->of_knob, s->out->maker);
     w->closed = axes_closed(w->of_knob);
     w->of_rule = ARENA_ARRAY(s->a, unsigned, n);
     w->left_out = ARENA_ARRAY(s->a, bool, n);
     for (int i = 0; i < n; i++) {
         w->of_rule[i] = axes_of_rule(&list[i], w->of_knob, NULL);
-        if (strcmp(list[i].id, "value-in-range") == 0) w->ranges = &list[i];
     }
     memo_init(&w->known, (1 + AXES) * sizeof(int64_t), s->a);
 }

@@ -104,15 +104,10 @@ double rule_bubble(const setup *s)
     return idle / ((double)m + idle);
 }
 
-bool rule_reaches(const setup *s, const char *group, grid g)
+bool rule_reaches(const setup *s, grid g, axis x)
 {
     if (!s->possible || I(NVLINK) < 1 || I(GPUS_PER_NODE) < 1) return false;
-    int n;
-    const group_kind *kinds = group_kinds(&n);
-    for (int i = 0; i < n; i++)
-        if (kinds[i].grid == g && text_equal(kinds[i].name, group))
-            return group_reach_of(&s->lay, &kinds[i]).domains > 1;
-    return false;
+    return group_reach_of(&s->lay, &(group_kind){.grid = g, .axes = 1u << x}).domains > 1;
 }
 
 bool rule_pattern_is_odd(job_numbers layers)

@@ -20,30 +20,43 @@
 #undef R
 
 static const rule table[] = {
-    {.id = "value-in-range",
+    {.number = RULE_value_in_range,
+     .id = "value-in-range",
      .severity = ERROR,
      .source = "V72 V75 V83 V86 V114 B4 B8 B83 B114 B129 B134 B144 B149 B190 B206",
      .visit = visit_values},
-    {.id = "aliases-agree",
+    {.number = RULE_aliases_agree,
+     .id = "aliases-agree",
      .severity = ERROR,
      .source = "V53 V126 B123 B183 B191 B220",
      .visit = visit_aliases},
-    {.id = "copy-without-effect",
+    {.number = RULE_copy_without_effect,
+     .id = "copy-without-effect",
      .severity = NOTE,
      .source = "Bridge CommOverlapConfig.setup, update_config_with_precision_overrides, "
                "ConfigContainer.validate, _validate_and_sync_distributed_optimizer_settings",
      .visit = visit_lost_copies},
-    {.id = "pipeline-split",
+    {.number = RULE_pipeline_split,
+     .id = "pipeline-split",
      .severity = ERROR,
      .source = "V25 V31 V33 V34 B30 B31 B35-B43",
      .visit = visit_split},
-    {.id = "target-can-run", .severity = ERROR, .source = "ours", .visit = visit_target},
-    {.id = "default-is-left-out", .severity = WARNING, .source = "ours", .visit = visit_defaults},
+    {.number = RULE_target_can_run,
+     .id = "target-can-run",
+     .severity = ERROR,
+     .source = "ours",
+     .visit = visit_target},
+    {.number = RULE_default_is_left_out,
+     .id = "default-is-left-out",
+     .severity = WARNING,
+     .source = "ours",
+     .visit = visit_defaults},
 /* Second reading: the rows. */
 #define TEXT_OF(...)  TEXT_OF_(__VA_ARGS__)
 #define TEXT_OF_(...) #__VA_ARGS__
 #define R(id_, severity_, scope_, source_, condition_, message_, repair_)                          \
-    {.id = ID_##id_,                                                                               \
+    {.number = RULE_##id_,                                                                         \
+     .id = ID_##id_,                                                                               \
      .severity = severity_,                                                                        \
      .scope = scope_,                                                                              \
      .source = source_,                                                                            \
@@ -54,11 +67,9 @@ static const rule table[] = {
 #include "rules/rules_all.def"
 #undef R
 };
-enum { N_RULES = sizeof table / sizeof table[0] };
-
 const rule *rules_table(int *n)
 {
-    *n = N_RULES;
+    *n = RULE_COUNT;
     return table;
 }
 

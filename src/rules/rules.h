@@ -22,9 +22,24 @@ typedef enum severity { ERROR, WARNING, NOTE } severity;
 /* ON_GPU: binds GPU recipes and exports to the other systems, not a run on CPUs. */
 typedef enum rule_scope { ANYWHERE, ON_GPU } rule_scope;
 
+/* Those that may be broken several times, then a row of the tables each. */
+typedef enum rule_number {
+    RULE_value_in_range,
+    RULE_aliases_agree,
+    RULE_copy_without_effect,
+    RULE_pipeline_split,
+    RULE_target_can_run,
+    RULE_default_is_left_out,
+#define R(id, ...) RULE_##id,
+#include "rules/rules_all.def"
+#undef R
+    RULE_COUNT
+} rule_number;
+
 struct rule_call;
 
 typedef struct rule {
+    rule_number number;
     const char *id; /* stable, with dashes: "ep-overlap-needs-vpp" */
     severity severity;
     rule_scope scope;

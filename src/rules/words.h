@@ -67,7 +67,7 @@ int64_t rule_gdn_width(const setup *s); /* of the gated delta net's input projec
 
 bool rule_state_exceeds(const setup *s); /* weights, gradients and optimizer alone do not fit */
 double rule_bubble(const setup *s);
-bool rule_reaches(const setup *s, const char *group, grid g); /* beyond one NVLink domain */
+bool rule_reaches(const setup *s, grid g, axis x); /* do its groups, beyond one NVLink domain? */
 
 /* "Every n-th layer", or a list of 0 and 1: is it something else? */
 bool rule_pattern_is_odd(job_numbers layers);
