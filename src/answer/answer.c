@@ -10,7 +10,7 @@
 
 /* clang-format off */
 #define KIND(member) _Generic((((R *)0)->member), bool: FIELD_BOOL, signed char: FIELD_MAYBE, \
-    int: FIELD_INT, int64_t: FIELD_INT64, double: FIELD_REAL, const char *: FIELD_TEXT, \
+    int: FIELD_INT, int64_t: FIELD_INT64, double: FIELD_REAL, double *: FIELD_PAIR, const char *: FIELD_TEXT, \
     const char *const *: FIELD_TEXTS, const char *const *const *: FIELD_TEXT_LISTS, \
     json_t *: FIELD_JSON)
 #define ROW(empty, said, member, is, in, ...) \
@@ -40,6 +40,10 @@
 #define TEXT(...)       TEXT_(ALWAYS, __VA_ARGS__)
 #define TEXTS(...)      TEXTS_(ALWAYS, __VA_ARGS__)
 #define TEXT_LISTS(...) BOOL_(ALWAYS, __VA_ARGS__)
+#define PAIR(...)       BOOL_(ALWAYS, __VA_ARGS__)
+#define REALS(member, ...) \
+    ROW(ALWAYS, #member, member, FIELD_REALS, "", __VA_ARGS__), .n_at = offsetof(R, n_##member), \
+    .n_size = sizeof ((R *)0)->n_##member},
 #define RAW(...)        RAW_(ALWAYS, __VA_ARGS__)
 #define PART(...)       PART_(ALWAYS, __VA_ARGS__)
 #define JOIN(...)       JOIN_(ALWAYS, __VA_ARGS__)
@@ -91,7 +95,11 @@ static const struct section {
                 {NULL, rank_memory_answer_fields, false}, {"show", show_answer_fields, false},
                 {"knobs", knob_answer_fields, true},      {"price", price_answer_fields, false},
                 {"price", no_price_answer_fields, false}, {"plan", planned_answer_fields, false},
-                {"plan", no_plan_answer_fields, false},   {NULL, row_answer_fields, false}};
+                {"plan", no_plan_answer_fields, false},   {NULL, row_answer_fields, false},
+                {"diff", diff_answer_fields, false},      {"diff", profiles_answer_fields, false},
+                {"trace", traces_answer_fields, false},   {"profile", profile_answer_fields, false},
+                {"tune", tune_answer_fields, false},      {"convert", convert_answer_fields, false},
+                {"eval", eval_answer_fields, false},      {"parity", parity_answer_fields, false}};
 
 /* Lines of at most WIDTH columns, and an empty one. */
 static void add_prose(textbuf *out, const char *words)

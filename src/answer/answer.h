@@ -28,6 +28,8 @@
 #define TEXT(key, ...)             const char *key;
 #define TEXTS(key, ...)            const char *const *key;
 #define TEXT_LISTS(key, ...)       const char *const *const *key;
+#define PAIR(key, ...)             double key[2];
+#define REALS(key, ...)            const double *key; int n_##key;
 #define RAW(key, ...)              json_t *key;
 #define RAW_AS(text, key, ...)     json_t *key;
 #define PART(key, of, ...)         const struct of *key;

@@ -57,6 +57,16 @@ static json_t *value_of(const field *f, const char *it)
         for (; list && *list; list++) json_array_append_new(out, fields_texts(*list));
         return out;
     }
+    case FIELD_PAIR:
+        return json_pack("[f, f]", ((const double *)at)[0], ((const double *)at)[1]);
+    case FIELD_REALS: {
+        json_t *out = json_array();
+        for (int64_t i = 0; i < count_of(f, it); i++) {
+            double x = (*(const double *const *)at)[i];
+            json_array_append_new(out, isfinite(x) ? json_real(x) : json_null());
+        }
+        return out;
+    }
     case FIELD_JSON:
         return *(json_t *const *)at;
     case FIELD_PART:
@@ -182,6 +192,11 @@ static json_t *schema_of(json_t *done, const field *f)
     else if (f->kind == FIELD_TEXT_LISTS)
         x = json_pack("{s:s, s:{s:s, s:{s:s}}}", "type", "array", "items", "type", "array", "items",
                       "type", "string");
+    else if (f->kind == FIELD_PAIR)
+        x = json_pack("{s:s, s:{s:s}}", "type", "array", "items", "type", "number");
+    else if (f->kind == FIELD_REALS)
+        x = json_pack("{s:s, s:o}", "type", "array", "items",
+                      any_of(json_pack("{s:s}", "type", "number")));
     else if (f->kind == FIELD_PART)
         x = fields_reference(done, f->of());
     else if (f->kind == FIELD_LIST)
@@ -225,6 +240,8 @@ static const char *type_of(const field *f)
                                                    [FIELD_TEXTS] = "texts",
                                                    [FIELD_TEXT_LISTS] = "lists of texts",
                                                    [FIELD_PART] = "object",
+                                                   [FIELD_PAIR] = "two numbers",
+                                                   [FIELD_REALS] = "numbers",
                                                    [FIELD_LIST] = "objects",
                                                    [FIELD_POINTERS] = "objects or nulls",
                                                    [FIELD_MAP] = "{name: value}",

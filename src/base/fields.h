@@ -27,6 +27,8 @@ typedef enum field_kind {
     FIELD_TEXT,
     FIELD_TEXTS,      /* ends with NULL */
     FIELD_TEXT_LISTS, /* of such lists; ends with NULL */
+    FIELD_PAIR,       /* of doubles */
+    FIELD_REALS,      /* a list of doubles, NAN: null */
     FIELD_JSON,       /* handed over to what is written; `unit` is its type in JSON */
     FIELD_PART,       /* a struct with a table, by pointer */
     FIELD_LIST,       /* of those */

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/waiting.h"
 #include "config/models/models.h"
+#include "answer/answer.h"
 #include "cli/cli.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/hf/source.h"
@@ -397,58 +398,45 @@ static void print_text(const conversion *v)
     print_destination(v);
 }
 
-static json_t *json_count(hf_count n)
+static const tensors_answer *tensors_of(const conversion *v, hf_count n)
 {
-    return json_pack("{s:i, s:I}", "tensors", n.tensors, "elements", (json_int_t)n.elements);
+    tensors_answer *x = ARENA_NEW(v->a, tensors_answer);
+    *x = (tensors_answer){n.tensors, n.elements};
+    return x;
 }
 
-static json_t *json_source(const conversion *v)
+static const hf_answer *answer_hf(const conversion *v)
 {
-    json_t *o = json_object(), *list = json_array();
-    json_object_set_new(o, "kind", json_string(v->from_hf ? "hf" : "moefold"));
-    json_object_set_new(o, "path", json_string(v->from_hf ? v->src : v->info.path));
-    json_object_set_new(o, "found", json_count(v->read.found));
-    json_object_set_new(o, "used", json_count(v->read.used));
-    json_object_set_new(o, "applied", json_count(v->read.applied));
-    json_object_set_new(o, "ignored", json_count(v->read.ignored));
-    for (int i = 0; i < v->read.ignored.tensors; i++)
-        json_array_append_new(list, json_pack("{s:s, s:s}", "name", v->read.list[i].name, "reason",
-                                              v->read.list[i].reason));
-    json_object_set_new(o, "ignored_tensors", list);
-    return o;
-}
-
-static json_t *json_destination(const conversion *v)
-{
-    json_t *o = json_pack("{s:s, s:s, s:I}", "kind", v->to_hf ? "hf" : "moefold", "path", v->dst,
-                          "iteration", (json_int_t)v->c.state.iteration);
-    if (!v->to_hf) return o;
-    json_t *copied = json_array(), *notes = json_array();
-    for (int i = 0; i < N_ONLY_TRAINED; i++)
-        if (only_trained_text(v, i))
-            json_array_append_new(notes, json_string(only_trained_text(v, i)));
-    for (int i = 0; i < v->saved.n_carried; i++)
-        json_array_append_new(copied, json_string(v->saved.carried[i]));
-    json_object_set_new(o, "model_type", json_string(v->config.model_type));
-    json_object_set_new(o, "config_changed", json_string(v->config.changed));
-    json_object_set_new(o, "config_anew", json_boolean(v->config.anew));
-    json_object_set_new(o, "notes", notes);
-    json_object_set_new(o, "copied", copied);
-    return o;
+    const char **notes = ARENA_ARRAY(v->a, const char *, N_ONLY_TRAINED + 1);
+    hf_answer *x = ARENA_NEW(v->a, hf_answer);
+    for (int i = 0, n = 0; i < N_ONLY_TRAINED; i++)
+        if (only_trained_text(v, i)) notes[n++] = only_trained_text(v, i);
+    *x = (hf_answer){v->config.model_type, v->config.changed, v->config.anew, notes,
+                     answer_texts(v->saved.carried, v->saved.n_carried, v->a)};
+    return x;
 }
 
 static void print_json(const conversion *v)
 {
     char sum[SUM_TEXT_MAX];
     sum_text(sum, checkpoint_weights_sum(&v->w, v->c.weights));
-    json_t *o = json_object();
-    json_object_set_new(o, "source", json_source(v));
-    json_object_set_new(o, "weights",
-                        json_pack("{s:i, s:I, s:I, s:s}", "count", v->w.n, "elements",
-                                  (json_int_t)(elements(v) - v->read.padded), "padded",
-                                  (json_int_t)v->read.padded, "xxh64", sum));
-    json_object_set_new(o, "destination", json_destination(v));
-    cli_json_print(o);
+    int n_ignored = v->read.ignored.tensors;
+    ignored_answer *left_out = ARENA_ARRAY(v->a, ignored_answer, n_ignored);
+    for (int i = 0; i < n_ignored; i++)
+        left_out[i] = (ignored_answer){v->read.list[i].name, v->read.list[i].reason};
+    const source_answer source = {.kind = v->from_hf ? "hf" : "moefold",
+                                  .path = v->from_hf ? v->src : v->info.path,
+                                  .found = tensors_of(v, v->read.found),
+                                  .used = tensors_of(v, v->read.used),
+                                  .applied = tensors_of(v, v->read.applied),
+                                  .ignored = tensors_of(v, v->read.ignored),
+                                  .ignored_tensors = left_out,
+                                  .n_ignored_tensors = n_ignored};
+    const weights_answer weights = {v->w.n, elements(v) - v->read.padded, v->read.padded, sum};
+    const destination_answer destination = {v->to_hf ? "hf" : "moefold", v->dst,
+                                            v->c.state.iteration, v->to_hf ? answer_hf(v) : NULL};
+    const convert_answer x = {&source, &weights, &destination};
+    cli_json_print(answer_json(convert_answer, &x));
 }
 
 /* ---- the command */

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "answer/answer.h"
 #include "cli/diff_runs.h"
 #include "cli/verdict.h"
 #include "config/target.h"
@@ -189,97 +190,86 @@ void diff_print(const differences *d, const diff_verdict *v, const diff_runs *r,
 
 /* ---- for programs */
 
-static json_t *json_end(const diff_end *e, arena *a)
+static const end_answer *end_of(const diff_end *e, arena *a)
 {
-    json_t *o =
-        json_pack("{s:s, s:s, s:I, s:o}", "recipe", e->s->r.name, "gpu", e->hw->name, "gpus",
-                  (json_int_t)e->s->lay.world, "violations", cli_json_violations(&e->found, a));
-    json_object_set_new(o, "why_not", e->why_not ? json_string(e->why_not) : json_null());
-    if (e->why_not) return o;
-    const price *p = &e->p;
-    json_object_set_new(o, "step_s", json_real(p->step_s));
-    json_object_set_new(o, "tokens_per_s_per_gpu", json_real(p->tokens_per_s_per_gpu));
-    json_object_set_new(o, "peak_bytes", json_integer(p->peak_bytes));
-    json_object_set_new(o, "usable_bytes", json_integer(p->usable));
-    json_object_set_new(o, "fits", json_boolean(p->fits));
-    const times_answer *times = cli_times_answer(&e->s->j, e->hw, a);
-    if (times) json_object_update_new(o, answer_json(times_answer, times));
-    json_object_set_new(o, "wall", json_string(wall_name(p->wall)));
-    return o;
+    end_answer *x = ARENA_NEW(a, end_answer);
+    *x = (end_answer){
+        .recipe = e->s->r.name, .gpu = e->hw->name, .gpus = e->s->lay.world, .why_not = e->why_not};
+    x->violations = answer_violations(&x->n_violations, &e->found, a);
+    if (e->why_not) return x;
+    priced_end_answer *priced = ARENA_NEW(a, priced_end_answer);
+    *priced = (priced_end_answer){.step_s = e->p.step_s,
+                                  .tokens_per_s_per_gpu = e->p.tokens_per_s_per_gpu,
+                                  .peak_bytes = e->p.peak_bytes,
+                                  .usable_bytes = e->p.usable,
+                                  .fits = e->p.fits,
+                                  .times = cli_times_answer(&e->s->j, e->hw, a),
+                                  .wall = wall_name(e->p.wall)};
+    x->priced = priced;
+    return x;
 }
 
-static json_t *json_knobs(const differences *d)
+static const diff_change_answer *changes_of(const differences *d, arena *a)
 {
-    json_t *list = json_array();
-    for (int i = 0; i < d->n_knobs; i++) {
-        const diff_knob *k = &d->knobs[i];
-        json_array_append_new(list, json_pack("{s:s, s:o, s:o, s:b}", "key", knobs[k->k].key, "a",
-                                              answer_value(k->from), "b", answer_value(k->to),
-                                              "follows", !k->made));
-    }
-    return list;
-}
-
-static json_t *json_parts(const differences *d)
-{
-    json_t *o = json_object();
-    step_part x[STEP_PARTS], y[STEP_PARTS];
-    price_parts(x, &d->a.p);
-    price_parts(y, &d->b.p);
-    for (int i = 0; i < STEP_PARTS; i++)
-        json_object_set_new(o, x[i].name,
-                            json_pack("{s:f, s:f}", "a", x[i].seconds, "b", y[i].seconds));
-    return o;
-}
-
-static json_t *json_memory(const differences *d, arena *a)
-{
-    json_t *o = json_object();
-    diff_part parts[2 * PEAK_PARTS];
-    int n = peak_of_both(parts, d, a);
-    for (int i = 0; i < n; i++)
-        json_object_set_new(
-            o, parts[i].name,
-            json_pack("{s:I, s:I}", "a", (json_int_t)parts[i].a, "b", (json_int_t)parts[i].b));
-    return o;
-}
-
-static json_t *json_changes(const differences *d)
-{
-    json_t *list = json_array();
+    diff_change_answer *list = ARENA_ARRAY(a, diff_change_answer, d->n_changes);
     for (int i = 0; i < d->n_changes; i++) {
         const diff_change *c = &d->changes[i];
-        json_t *kinds = json_object();
+        seconds_answer *kinds = ARENA_ARRAY(a, seconds_answer, c->n_kinds);
         for (int k = 0; k < c->n_kinds; k++)
-            json_object_set_new(kinds, c->kinds[k].name, json_real(c->kinds[k].seconds));
-        json_t *o =
-            json_pack("{s:s, s:s, s:f, s:I, s:f, s:I, s:o}", "names", c->names, "change", c->words,
-                      "seconds", c->seconds, "bytes", (json_int_t)c->bytes, "step_s", c->p.step_s,
-                      "peak_bytes", (json_int_t)c->p.peak_bytes, "moved", kinds);
-        json_object_set_new(o, "alone_seconds",
-                            c->alone ? json_real(c->alone_seconds) : json_null());
-        json_object_set_new(o, "alone_bytes",
-                            c->alone ? json_integer(c->alone_bytes) : json_null());
-        json_array_append_new(list, o);
+            kinds[k] = (seconds_answer){c->kinds[k].name, c->kinds[k].seconds};
+        list[i] = (diff_change_answer){.names = c->names,
+                                       .change = c->words,
+                                       .seconds = c->seconds,
+                                       .bytes = c->bytes,
+                                       .step_s = c->p.step_s,
+                                       .peak_bytes = c->p.peak_bytes,
+                                       .moved = kinds,
+                                       .n_moved = c->n_kinds,
+                                       .alone_seconds = c->alone ? c->alone_seconds : NAN,
+                                       .alone_bytes = c->alone ? c->alone_bytes : FIELD_NONE};
     }
     return list;
+}
+
+static const priced_difference_answer *priced_of(const differences *d, arena *a)
+{
+    priced_difference_answer *out = ARENA_NEW(a, priced_difference_answer);
+    two_seconds_answer *parts = ARENA_ARRAY(a, two_seconds_answer, STEP_PARTS);
+    two_bytes_answer *regions = ARENA_ARRAY(a, two_bytes_answer, 2 * PEAK_PARTS);
+    step_part x[STEP_PARTS], y[STEP_PARTS];
+    diff_part peak[2 * PEAK_PARTS];
+    price_parts(x, &d->a.p);
+    price_parts(y, &d->b.p);
+    *out = (priced_difference_answer){.parts = parts,
+                                      .n_parts = STEP_PARTS,
+                                      .regions = regions,
+                                      .n_regions = peak_of_both(peak, d, a),
+                                      .changes = changes_of(d, a),
+                                      .n_changes = d->n_changes};
+    for (int i = 0; i < STEP_PARTS; i++)
+        parts[i] = (two_seconds_answer){x[i].name, x[i].seconds, y[i].seconds};
+    for (int i = 0; i < out->n_regions; i++)
+        regions[i] = (two_bytes_answer){peak[i].name, peak[i].a, peak[i].b};
+    return out;
 }
 
 json_t *diff_json(const differences *d, const diff_verdict *v, const diff_runs *r, arena *a)
 {
-    json_t *o = json_object();
-    json_object_set_new(o, "a", json_end(&d->a, a));
-    json_object_set_new(o, "b", json_end(&d->b, a));
-    json_object_set_new(o, "knobs", json_knobs(d));
-    json_object_set_new(o, "tolerance", json_real(v->tolerance));
-    json_object_set_new(o, "differ", json_boolean(diff_is_beyond(v)));
-    if (r) diff_runs_json(o, r);
-    if (!v->priced && !v->measured) return o;
-    json_object_set_new(o, "time", json_real(v->time));
-    json_object_set_new(o, "memory", json_real(v->memory));
-    if (!v->priced) return o;
-    json_object_set_new(o, "parts", json_parts(d));
-    json_object_set_new(o, "regions", json_memory(d, a));
-    json_object_set_new(o, "changes", json_changes(d));
-    return o;
+    differing_knob_answer *list = ARENA_ARRAY(a, differing_knob_answer, d->n_knobs);
+    for (int i = 0; i < d->n_knobs; i++) {
+        const diff_knob *k = &d->knobs[i];
+        list[i] = (differing_knob_answer){knobs[k->k].key, answer_value(k->from),
+                                          answer_value(k->to), !k->made};
+    }
+    const difference_answer difference = {v->time, v->memory};
+    const diff_answer x = {.a = end_of(&d->a, a),
+                           .b = end_of(&d->b, a),
+                           .knobs = list,
+                           .n_knobs = d->n_knobs,
+                           .tolerance = v->tolerance,
+                           .differ = diff_is_beyond(v),
+                           .measured = r ? diff_runs_answer(r, a) : NULL,
+                           .difference = v->priced || v->measured ? &difference : NULL,
+                           .priced = v->priced ? priced_of(d, a) : NULL};
+    return answer_json(diff_answer, &x);
 }

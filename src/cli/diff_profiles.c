@@ -3,6 +3,7 @@
  * I1  Neither has a recipe: what is compared is what was measured. A log has the steps' least and
  *     most beside their median, and half of that is its spread; a profile has one number, and its
  *     noise is not known. */
+#include "answer/answer.h"
 #include "cli/diff_profiles.h"
 
 #include <math.h>
@@ -145,32 +146,33 @@ static void print_text(const profile_diff *d, arena *a)
 
 static void print_json(const profile_diff *d)
 {
-    json_t *o = json_object(), *kinds = json_object(), *idle = json_object();
     const profile *p = &d->side[0].p, *q = &d->side[1].p;
+    profile_end_answer ends[2];
+    two_seconds_answer kinds[PROFILE_KINDS], idle[CAUSE_COUNT];
     for (int i = 0; i < 2; i++) {
         const profile *s = &d->side[i].p;
-        json_object_set_new(o, i ? "b" : "a",
-                            json_pack("{s:s, s:s, s:f, s:f, s:I}", "file", d->f->words[i], "source",
-                                      profile_source_name(s->source), "step_s", d->side[i].step,
-                                      "steps", s->steps, "peak_bytes", (json_int_t)s->peak_bytes));
+        ends[i] = (profile_end_answer){d->f->words[i], profile_source_name(s->source),
+                                       d->side[i].step, s->steps, s->peak_bytes};
     }
     for (int k = 0; k < PROFILE_KINDS; k++)
-        json_object_set_new(
-            kinds, profile_kind_name(k),
-            json_pack("{s:f, s:f}", "a", p->busy[k] / p->steps, "b", q->busy[k] / q->steps));
+        kinds[k] = (two_seconds_answer){profile_kind_name(k), p->busy[k] / p->steps,
+                                        q->busy[k] / q->steps};
     for (int c = 0; c < CAUSE_COUNT; c++)
-        json_object_set_new(
-            idle, profile_cause_name((idle_cause)c),
-            json_pack("{s:f, s:f}", "a", p->idle[c] / p->steps, "b", q->idle[c] / q->steps));
-    json_object_set_new(o, "parts", kinds);
-    json_object_set_new(o, "idle", idle);
-    json_object_set_new(o, "time", json_real(d->change));
-    json_object_set_new(o, "memory", json_real(d->memory));
-    json_object_set_new(o, "band", d->band < 0 ? json_null() : json_real(d->band));
-    json_object_set_new(o, "noise", json_boolean(d->noise));
-    json_object_set_new(o, "tolerance", json_real(d->f->tolerance));
-    json_object_set_new(o, "differ", json_boolean(d->differ));
-    cli_json_print(o);
+        idle[c] = (two_seconds_answer){profile_cause_name((idle_cause)c), p->idle[c] / p->steps,
+                                       q->idle[c] / q->steps};
+    const profiles_answer x = {.a = &ends[0],
+                               .b = &ends[1],
+                               .parts = kinds,
+                               .n_parts = PROFILE_KINDS,
+                               .idle = idle,
+                               .n_idle = CAUSE_COUNT,
+                               .time = d->change,
+                               .memory = d->memory,
+                               .band = d->band < 0 ? NAN : d->band,
+                               .noise = d->noise,
+                               .tolerance = d->f->tolerance,
+                               .differ = d->differ};
+    cli_json_print(answer_json(profiles_answer, &x));
 }
 
 status diff_profiles(const diff_files *f, int *code, arena *a, error *err)

@@ -1,4 +1,5 @@
 /* diff_runs.c - what was measured, beside each other: steps, parts, operations, memory. */
+#include "answer/answer.h"
 #include "cli/diff_runs.h"
 
 #include <math.h>
@@ -207,49 +208,53 @@ void diff_runs_print(const diff_runs *r, const differences *d, arena *a)
 
 /* ---- for programs */
 
-static json_t *json_side(const diff_run *x, const side_steps *s)
+static const measured_end_answer *end_of(const diff_run *x, const side_steps *s, arena *a)
 {
-    json_t *o = json_pack("{s:s, s:f, s:f, s:f, s:I}", "run", x->word, "median_s", s->median,
-                          "low_s", s->low, "high_s", s->high, "steps", (json_int_t)x->m.n);
-    if (x->m.peak_bytes) json_object_set_new(o, "planned_bytes", json_integer(x->m.peak_bytes));
-    if (isfinite(x->m.loss)) json_object_set_new(o, "loss", json_real(x->m.loss));
-    return o;
+    if (!x->word) return NULL;
+    measured_end_answer *end = ARENA_NEW(a, measured_end_answer);
+    *end = (measured_end_answer){.run = x->word,
+                                 .median_s = s->median,
+                                 .low_s = s->low,
+                                 .high_s = s->high,
+                                 .steps = x->m.n,
+                                 .planned_bytes = x->m.peak_bytes ? x->m.peak_bytes : FIELD_NONE,
+                                 .loss = x->m.loss};
+    return end;
 }
 
-static json_t *json_rows(const runs_compared *c)
+static const both_runs_answer *both_of(const runs_compared *c, arena *a)
 {
-    json_t *list = json_array();
+    both_runs_answer *both = ARENA_NEW(a, both_runs_answer);
+    operation_row_answer *rows = ARENA_ARRAY(a, operation_row_answer, c->n_rows);
+    two_seconds_answer *parts = ARENA_ARRAY(a, two_seconds_answer, STEP_PARTS);
     for (int i = 0; i < c->n_rows; i++) {
         const trace_row *w = &c->rows[i].row;
-        json_t *o = json_pack("{s:s, s:s, s:s, s:f, s:[f,f], s:f}", "what",
-                              w->what == TRACE_WAIT ? "wait" : "operation", "name", w->name, "kind",
-                              w->kind, "difference_s", w->difference, "seconds", w->seconds[0],
-                              w->seconds[1], "noise_s", c->rows[i].noise);
-        json_object_set_new(o, "phase", w->phase ? json_string(w->phase) : json_null());
-        json_array_append_new(list, o);
+        rows[i] = (operation_row_answer){.what = w->what == TRACE_WAIT ? "wait" : "operation",
+                                         .name = w->name,
+                                         .kind = w->kind,
+                                         .difference_s = w->difference,
+                                         .seconds = {w->seconds[0], w->seconds[1]},
+                                         .noise_s = c->rows[i].noise,
+                                         .phase = w->phase};
     }
-    return list;
+    for (int i = 0; i < STEP_PARTS && c->has_parts; i++)
+        parts[i] = (two_seconds_answer){c->parts[0][i].name, c->parts[0][i].seconds,
+                                        c->parts[1][i].seconds};
+    *both = (both_runs_answer){.change = c->change,
+                               .band = c->band > 0 ? c->band : NAN,
+                               .noise = c->noise,
+                               .operations = rows,
+                               .n_operations = c->n_rows,
+                               .parts = c->has_parts ? parts : NULL,
+                               .n_parts = STEP_PARTS};
+    return both;
 }
 
-void diff_runs_json(json_t *o, const diff_runs *r)
+const measured_ends_answer *diff_runs_answer(const diff_runs *r, arena *a)
 {
-    json_t *m = json_object();
-    for (int i = 0; i < 2; i++)
-        if (r->side[i].word)
-            json_object_set_new(m, i ? "b" : "a", json_side(&r->side[i], &r->c.steps[i]));
-    if (r->both) {
-        json_object_set_new(m, "change", json_real(r->c.change));
-        json_object_set_new(m, "band", r->c.band > 0 ? json_real(r->c.band) : json_null());
-        json_object_set_new(m, "noise", json_boolean(r->c.noise));
-        json_object_set_new(m, "operations", json_rows(&r->c));
-    }
-    if (r->both && r->c.has_parts) {
-        json_t *parts = json_object();
-        for (int i = 0; i < STEP_PARTS; i++)
-            json_object_set_new(parts, r->c.parts[0][i].name,
-                                json_pack("{s:f, s:f}", "a", r->c.parts[0][i].seconds, "b",
-                                          r->c.parts[1][i].seconds));
-        json_object_set_new(m, "parts", parts);
-    }
-    json_object_set_new(o, "measured", m);
+    measured_ends_answer *x = ARENA_NEW(a, measured_ends_answer);
+    *x = (measured_ends_answer){end_of(&r->side[0], &r->c.steps[0], a),
+                                end_of(&r->side[1], &r->c.steps[1], a),
+                                r->both ? both_of(&r->c, a) : NULL};
+    return x;
 }

@@ -30,6 +30,6 @@ typedef struct diff_runs {
 } diff_runs;
 
 void diff_runs_print(const diff_runs *r, const differences *d, arena *a);
-void diff_runs_json(json_t *o, const diff_runs *r);
+const struct measured_ends_answer *diff_runs_answer(const diff_runs *r, arena *a);
 
 #endif

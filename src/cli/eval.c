@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/stop.h"
+#include "answer/answer.h"
 #include "cli/join.h"
 #include "cli/rank_threads.h"
 #include "cli/ranks.h"
@@ -87,10 +88,9 @@ static void print(const train_summary *sum, bool json, arena *a)
 {
     const evaluation *e = &sum->evaluated;
     if (json) {
-        cli_json_print(json_pack("{s:s, s:s, s:I, s:I, s:I, s:f, s:f, s:f}", "weights", e->weights,
-                                 "data", e->data, "iteration", (json_int_t)e->iteration, "samples",
-                                 (json_int_t)e->samples, "tokens", (json_int_t)e->tokens, "loss",
-                                 e->loss, "perplexity", e->perplexity, "seconds", e->seconds));
+        const eval_answer x = {e->weights, e->data, e->iteration,  e->samples,
+                               e->tokens,  e->loss, e->perplexity, e->seconds};
+        cli_json_print(answer_json(eval_answer, &x));
         return;
     }
     cli_print("Weights", "%s\n", e->weights);

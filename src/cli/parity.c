@@ -3,29 +3,28 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "answer/answer.h"
 #include "cli/join.h"
 #include "base/waiting.h"
 #include "cli/ranks.h"
 #include "cli/runtime.h"
 #include "train/parity/parity.h"
 
-/* JSON knows no number that is none: null, and the other keys stay. */
-static json_t *number(double x)
-{
-    return isfinite(x) ? json_real(x) : json_null();
-}
-
 static void print_json(const parity_result *r)
 {
-    json_t *curve = json_array();
-    for (int i = 0; i < r->n_curve; i++) json_array_append_new(curve, number(r->curve[i]));
-    cli_json_print(json_pack(
-        "{s:b, s:o, s:o, s:o, s:o, s:o, s:s, s:o, s:i, s:o, s:I}", "ok", r->ok, "loss",
-        number(r->loss), "loss_golden", number(r->loss_golden), "loss_rel_err",
-        number(r->loss_rel_err), "logits_rel_err", number(r->logits_rel_err), "grad_rel_err_max",
-        number(r->grad_rel_err_max), "grad_worst", r->grad_worst ? r->grad_worst : "",
-        "curve_rel_err_max", number(r->curve_rel_err_max), "curve_worst_step", r->curve_worst,
-        "curve", curve, "arena_bytes", (json_int_t)r->arena_bytes));
+    const parity_answer x = {.ok = r->ok,
+                             .loss = r->loss,
+                             .loss_golden = r->loss_golden,
+                             .loss_rel_err = r->loss_rel_err,
+                             .logits_rel_err = r->logits_rel_err,
+                             .grad_rel_err_max = r->grad_rel_err_max,
+                             .grad_worst = r->grad_worst ? r->grad_worst : "",
+                             .curve_rel_err_max = r->curve_rel_err_max,
+                             .curve_worst_step = r->curve_worst,
+                             .curve = r->curve,
+                             .n_curve = r->n_curve,
+                             .arena_bytes = r->arena_bytes};
+    cli_json_print(answer_json(parity_answer, &x));
 }
 
 static void print_row(const char *name, double e, double tolerance, const char *where)

@@ -146,7 +146,7 @@ int command_profile(int argc, char **argv)
     }
     if (!st && !done) st = look(q, r, &(price_options){.stack = own.stack}, a, &err);
     int code = st ? cli_fail("profile", st, &err) : OK;
-    if (!st && !done && q->json) cli_json_print(profile_json(q));
+    if (!st && !done && q->json) cli_json_print(profile_json(q, a));
     if (!st && !done && !q->json) profile_print(q, a);
     arena_destroy(a);
     return code;

@@ -31,6 +31,6 @@ typedef struct profiled {
 
 void profile_make_rows(profiled *q);
 void profile_print(const profiled *q, arena *a);
-json_t *profile_json(const profiled *q);
+json_t *profile_json(const profiled *q, arena *a);
 
 #endif

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "answer/answer.h"
 #include "cli/profile.h"
 
 /* ---- for people */
@@ -185,82 +186,55 @@ void profile_print(const profiled *q, arena *a)
 
 /* ---- for programs */
 
-static json_t *number(double x)
-{
-    return isfinite(x) ? json_real(x) : json_null();
-}
-
-static json_t *json_rows(const profiled *q)
-{
-    json_t *list = json_array();
-    for (int i = 0; i < q->n_rows; i++) {
-        const profile_row *r = &q->rows[i];
-        json_t *o =
-            json_pack("{s:s, s:s, s:f}", "name", r->name, "title", r->title, "hidden_s", r->hidden);
-        json_object_set_new(o, "measured_s", number(r->measured));
-        json_object_set_new(o, "predicted_s", number(r->predicted));
-        json_array_append_new(list, o);
-    }
-    return list;
-}
-
-static json_t *json_unknown(const profile *p)
-{
-    json_t *list = json_array();
-    for (int i = 0; i < p->n_unknown; i++) {
-        const profile_unknown *u = &p->unknown[i];
-        json_t *o =
-            json_pack("{s:o, s:I, s:f}", "kernel", json_stringn_nocheck(u->name, strlen(u->name)),
-                      "times", (json_int_t)u->n, "seconds", u->seconds);
-        json_object_set_new(o, "operation", u->op ? json_string(u->op) : json_null());
-        json_array_append_new(list, o);
-    }
-    return list;
-}
-
-static json_t *json_fixes(const profiled *q)
-{
-    json_t *list = json_array();
-    for (int i = 0; i < q->n_fixes; i++) {
-        const price_change *c = &q->fixes[i].change;
-        json_t *o = json_pack("{s:s}", "what", q->fixes[i].what);
-        json_object_set_new(o, "change", c->words ? json_string(c->words) : json_null());
-        json_object_set_new(o, "gain", c->words ? json_real(c->gain) : json_null());
-        json_object_set_new(o, "fits", c->words ? json_boolean(c->fits) : json_null());
-        json_array_append_new(list, o);
-    }
-    return list;
-}
-
-static json_t *json_timers(const profile_log *l)
-{
-    json_t *o = json_object();
-    for (int i = 0; i < l->n_timers; i++)
-        json_object_set_new(o, l->timers[i].name,
-                            json_pack("[f,f]", l->timers[i].min, l->timers[i].max));
-    return o;
-}
-
-json_t *profile_json(const profiled *q)
+json_t *profile_json(const profiled *q, arena *a)
 {
     const profile *p = &q->p;
-    json_t *o = json_pack(
-        "{s:s, s:s, s:s, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:I}", "recipe", q->s->r.name, "file",
-        q->path, "source", profile_source_name(p->source), "steps", p->steps, "measured_step_s",
-        p->span / p->steps, "predicted_step_s", q->predicted_step, "explained", p->explained,
-        "kernels", (json_int_t)p->n_kernels, "launches", (json_int_t)p->n_launches, "host_waits",
-        (json_int_t)p->n_syncs, "iterations", (json_int_t)p->log.n_iterations);
-    json_object_set_new(o, "gpu", p->gpu ? json_string(p->gpu) : json_null());
-    json_object_set_new(o, "rows", json_rows(q));
-    json_object_set_new(o, "unknown", json_unknown(p));
-    json_object_set_new(o, "timers_s", json_timers(&p->log));
-    json_object_set_new(o, "measured_peak_bytes",
-                        p->peak_bytes ? json_integer(p->peak_bytes) : json_null());
-    json_object_set_new(o, "predicted_peak_bytes", json_integer(q->predicted.peak_bytes));
+    profile_row_answer *rows = ARENA_ARRAY(a, profile_row_answer, q->n_rows);
+    for (int i = 0; i < q->n_rows; i++) {
+        const profile_row *r = &q->rows[i];
+        rows[i] = (profile_row_answer){r->name, r->title, r->hidden, r->measured, r->predicted};
+    }
+    unknown_answer *unknown = ARENA_ARRAY(a, unknown_answer, p->n_unknown);
+    for (int i = 0; i < p->n_unknown; i++) {
+        const profile_unknown *u = &p->unknown[i];
+        unknown[i] = (unknown_answer){u->name, u->n, u->seconds, u->op};
+    }
+    timer_answer *timers = ARENA_ARRAY(a, timer_answer, p->log.n_timers);
+    for (int i = 0; i < p->log.n_timers; i++) {
+        const log_timer *t = &p->log.timers[i];
+        timers[i] = (timer_answer){t->name, {t->min, t->max}};
+    }
+    fix_answer *fixes = ARENA_ARRAY(a, fix_answer, q->n_fixes);
+    for (int i = 0; i < q->n_fixes; i++) {
+        const price_change *c = &q->fixes[i].change;
+        fixes[i] = (fix_answer){q->fixes[i].what, c->words, c->words ? c->gain : NAN,
+                                c->words ? c->fits : MAYBE_UNKNOWN};
+    }
     bool known = q->measured.evidence != NULL;
-    json_object_set_new(o, "wall", known ? json_string(wall_name(q->measured.wall)) : json_null());
-    json_object_set_new(o, "evidence", known ? json_string(q->measured.evidence) : json_null());
-    json_object_set_new(o, "predicted_wall", json_string(wall_name(q->predicted.wall)));
-    json_object_set_new(o, "fixes", json_fixes(q));
-    return o;
+    const profile_answer x = {.recipe = q->s->r.name,
+                              .file = q->path,
+                              .source = profile_source_name(p->source),
+                              .steps = p->steps,
+                              .measured_step_s = p->span / p->steps,
+                              .predicted_step_s = q->predicted_step,
+                              .explained = p->explained,
+                              .kernels = p->n_kernels,
+                              .launches = p->n_launches,
+                              .host_waits = p->n_syncs,
+                              .iterations = p->log.n_iterations,
+                              .gpu = p->gpu,
+                              .rows = rows,
+                              .n_rows = q->n_rows,
+                              .unknown = unknown,
+                              .n_unknown = p->n_unknown,
+                              .timers_s = timers,
+                              .n_timers_s = p->log.n_timers,
+                              .measured_peak_bytes = p->peak_bytes ? p->peak_bytes : FIELD_NONE,
+                              .predicted_peak_bytes = q->predicted.peak_bytes,
+                              .wall = known ? wall_name(q->measured.wall) : NULL,
+                              .evidence = q->measured.evidence,
+                              .predicted_wall = wall_name(q->predicted.wall),
+                              .fixes = fixes,
+                              .n_fixes = q->n_fixes};
+    return answer_json(profile_answer, &x);
 }

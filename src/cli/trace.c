@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "answer/answer.h"
 #include "cli/cli.h"
 #include "base/waiting.h"
 #include "predict/trace/compare.h"
@@ -94,31 +95,29 @@ static void print_rows(const trace_command *q)
 
 /* ---- for programs */
 
-static json_t *json_side(const trace *t, const char *path)
+static trace_end_answer end_of(const trace *t, const char *path)
 {
-    return json_pack("{s:s, s:s, s:s, s:s, s:f, s:f, s:I, s:I}", "file", path, "source", t->source,
-                     "recipe", t->recipe, "machine", t->machine, "span_s", t->span, "step_s",
-                     t->step, "events", (json_int_t)t->n, "ranks", (json_int_t)t->n_ranks);
+    return (trace_end_answer){path,    t->source, t->recipe, t->machine,
+                              t->span, t->step,   t->n,      t->n_ranks};
 }
 
-static void print_json(const trace_command *q)
+static void print_json(const trace_command *q, arena *a)
 {
-    json_t *rows = json_array();
-    for (int64_t i = 0; i < q->c.n && i < q->n_top; i++) {
+    int n = (int)(q->c.n < q->n_top ? q->c.n : q->n_top);
+    trace_row_answer *rows = ARENA_ARRAY(a, trace_row_answer, n);
+    for (int i = 0; i < n; i++) {
         const trace_row *r = &q->c.rows[i];
-        json_t *o = json_pack("{s:s, s:s, s:s, s:f, s:[f,f], s:[f,f]}", "what",
-                              r->what == TRACE_WAIT ? "wait" : "operation", "name", r->name, "kind",
-                              r->kind, "difference_s", r->difference, "times", r->n[0], r->n[1],
-                              "seconds", r->seconds[0], r->seconds[1]);
-        json_object_set_new(o, "phase", r->phase ? json_string(r->phase) : json_null());
-        json_array_append_new(rows, o);
+        rows[i] = (trace_row_answer){.what = r->what == TRACE_WAIT ? "wait" : "operation",
+                                     .name = r->name,
+                                     .kind = r->kind,
+                                     .difference_s = r->difference,
+                                     .times = {r->n[0], r->n[1]},
+                                     .seconds = {r->seconds[0], r->seconds[1]},
+                                     .phase = r->phase};
     }
-    json_t *o = json_object();
-    json_object_set_new(o, "a", json_side(&q->t[0], q->paths[0]));
-    json_object_set_new(o, "b", json_side(&q->t[1], q->paths[1]));
-    json_object_set_new(o, "whole_steps", json_boolean(q->c.whole));
-    json_object_set_new(o, "rows", rows);
-    cli_json_print(o);
+    const trace_end_answer ends[] = {end_of(&q->t[0], q->paths[0]), end_of(&q->t[1], q->paths[1])};
+    const traces_answer x = {&ends[0], &ends[1], q->c.whole, rows, n};
+    cli_json_print(answer_json(traces_answer, &x));
 }
 
 /* ---- the command */
@@ -197,7 +196,7 @@ int command_trace(int argc, char **argv)
     if (!st && !done) st = found;
     if (!st && !done) st = compare(q, a, &err);
     int code = st ? cli_fail("trace", st, &err) : OK;
-    if (!st && !done && q->json) print_json(q);
+    if (!st && !done && q->json) print_json(q, a);
     if (!st && !done && !q->json) {
         print_head(q, a);
         print_streams(q, a);

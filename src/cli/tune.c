@@ -189,7 +189,7 @@ static status work_on(tune *t, const tune_words *w, const recipe *r, limits l, e
     st = go_on(t, w, &l, &why, a, err);
     if (st) return st;
     if (w->json)
-        cli_json_print(tune_json(t, why));
+        cli_json_print(tune_json(t, why, t->a));
     else
         tune_print_done(t, why, clock_seconds() - l.start);
     return OK;

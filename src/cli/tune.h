@@ -18,7 +18,7 @@ void tune_print_close(int n);
 void tune_print_confirmed(const tune *t);
 void tune_print_done(const tune *t, const char *why, double seconds);
 
-json_t *tune_json(const tune *t, const char *why);
+json_t *tune_json(const tune *t, const char *why, arena *a);
 
 /* tune_cluster.c: the next trial as files, and what its log says. */
 status tune_write_next(tune *t, const tune_next *n, bool json, arena *a, error *err);

@@ -104,7 +104,7 @@ status tune_write_next(tune *t, const tune_next *n, bool json, arena *a, error *
     }
     const char *why = out ? "a trial is waiting for its log: --tell LOG" : n->why;
     if (json)
-        cli_json_print(tune_json(t, why));
+        cli_json_print(tune_json(t, why, t->a));
     else if (out)
         print_next(t, out, a);
     else
@@ -124,7 +124,7 @@ status tune_take_log(tune *t, const char *log, bool json, arena *a, error *err)
     TRY(trial_told(t, &x, log, err));
     TRY(tune_record(t, &x, err));
     if (json) {
-        cli_json_print(tune_json(t, "told"));
+        cli_json_print(tune_json(t, "told", t->a));
         return OK;
     }
     cli_print(arena_text(a, "Trial %d", x.number), " %s\n", *x.change ? x.change : "no change");

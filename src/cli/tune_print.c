@@ -1,6 +1,7 @@
 /* tune_print.c - a tuning for people, turn by turn, and for programs. */
 #include <stdio.h>
 
+#include "answer/answer.h"
 #include "cli/tune.h"
 
 void tune_print_start(const tune *t, const setup *s, arena *a)
@@ -86,26 +87,32 @@ void tune_print_done(const tune *t, const char *why, double seconds)
     cli_print("Files", "%s/best.yaml; %s/trials.jsonl; %s/hardware.yaml\n", t->dir, t->dir, t->dir);
 }
 
-json_t *tune_json(const tune *t, const char *why)
+json_t *tune_json(const tune *t, const char *why, arena *a)
 {
-    json_t *list = json_array();
+    trial_answer *trials = ARENA_ARRAY(a, trial_answer, t->n);
     const trial *best = tune_pick(t), *first = first_measured(t);
     for (int i = 0; i < t->n; i++) {
         const trial *x = &t->trials[i];
-        json_t *o = json_pack("{s:i, s:i, s:s, s:s, s:s, s:f, s:f, s:f, s:f, s:I}", "trial",
-                              x->number, "from", x->from, "change", x->change, "reason", x->reason,
-                              "end", trial_end_name(x->end), "step_s", x->step_s, "spread",
-                              x->spread, "expected_s", x->expected_s, "seconds", x->seconds,
-                              "peak_bytes", (json_int_t)x->peak_bytes);
-        json_object_set_new(o, "rounds", json_integer(x->rounds));
-        json_object_set_new(o, "said", x->said ? json_string(x->said) : json_null());
-        json_object_set_new(o, "wall", x->evidence ? json_string(wall_name(x->wall)) : json_null());
-        json_object_set_new(o, "evidence", x->evidence ? json_string(x->evidence) : json_null());
-        json_array_append_new(list, o);
+        trials[i] = (trial_answer){.trial = x->number,
+                                   .from = x->from,
+                                   .change = x->change,
+                                   .reason = x->reason,
+                                   .end = trial_end_name(x->end),
+                                   .step_s = x->step_s,
+                                   .spread = x->spread,
+                                   .expected_s = x->expected_s,
+                                   .seconds = x->seconds,
+                                   .peak_bytes = x->peak_bytes,
+                                   .rounds = x->rounds,
+                                   .said = x->said,
+                                   .wall = x->evidence ? wall_name(x->wall) : NULL,
+                                   .evidence = x->evidence};
     }
-    json_t *o = json_pack("{s:s, s:s, s:o}", "dir", t->dir, "ended", why, "trials", list);
-    json_object_set_new(o, "best", best ? json_integer(best->number) : json_null());
-    json_object_set_new(o, "gain",
-                        best ? json_real(first->step_s / best->step_s - 1) : json_null());
-    return o;
+    const tune_answer x = {.dir = t->dir,
+                           .ended = why,
+                           .trials = trials,
+                           .n_trials = t->n,
+                           .best = best ? best->number : FIELD_NONE,
+                           .gain = best ? first->step_s / best->step_s - 1 : NAN};
+    return answer_json(tune_answer, &x);
 }

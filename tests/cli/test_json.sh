@@ -28,6 +28,21 @@ follows plan_follows_its_schema plan qwen3-30b-a3b --gpus 16xH100 --seq 4K --mor
 follows plan_against_a_recipe_follows_its_schema plan --against recipes/qwen3-30b-4k-h100.yaml --bring-up "$work/steps"
 follows plan_that_finds_nothing_follows_its_schema plan deepseek-v3 --gpus 8xH100 --seq 4K
 follows plan_that_no_rule_allows_follows_its_schema plan tiny --gpus 8xH100 --seq 4K --pin tp=3
+follows diff_follows_its_schema diff recipes/dsv3-128k-h100.yaml recipes/dsv3-128k-h100-tp.yaml
+follows diff_without_a_program_follows_its_schema diff tiny tiny tp=3 --gpus 8xH100
+follows diff_of_logs_follows_its_schema diff tests/data/profile/megatron.log tests/data/profile/megatron.log
+"$moefold" price tiny cluster.gpu=cpu --trace "$work/a.json" >"$work/said"
+follows trace_follows_its_schema trace "$work/a.json" "$work/a.json"
+follows profile_follows_its_schema profile tiny tests/data/profile/megatron-8x4k.json.gz --without optimizer
+follows profile_of_a_log_follows_its_schema profile recipes/qwen3-30b-4k-h100.yaml tests/data/profile/megatron.log
+small=(tiny cluster.gpu=cpu seq=64 gbs=4 train.train_iters=3)
+for run in one two; do "$moefold" train "${small[@]}" --run "$work/$run" checkpoint.save="$work/$run.saved" >"$work/said" 2>&1; done
+follows diff_of_runs_follows_its_schema diff "$work/one" "$work/two"
+follows diff_of_a_run_and_a_recipe_follows_its_schema diff "$work/one" "${small[@]}"
+follows convert_follows_its_schema convert "$work/one.saved" "$work/hf" --to hf
+follows eval_follows_its_schema eval "$work/one.saved" --data tests/data/megatron-data/a-u16
+follows parity_follows_its_schema parity tests/data/golden/qwen3-moe-tiny
+follows tune_follows_its_schema tune tiny cluster.gpu=cpu seq=64 gbs=4 --threads 1 --steps 3 --minutes 1 --dir "$work/tuned"
 
 if sed -n '/^## `moefold check/,$p' docs/JSON.md | diff - <("$moefold" help json) >"$work/diff"; then
     ok json_is_documented_as_its_tables_say
