@@ -5,7 +5,7 @@
 #include <math.h>
 
 #include "base/dtype.h"
-#include "train/hf/dtype.h"
+#include "train/hf/source.h"
 
 static void every_pattern_decodes_to_its_value(void **state)
 {

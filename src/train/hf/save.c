@@ -4,17 +4,21 @@
  *     by name. A file of ours and one of theirs with the same weights are the same bytes.
  * I2  Nothing of the model is copied but one window at a time. */
 #include <dirent.h>
+#include <errno.h>
+#include <fnmatch.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
-#include "base/file.h"
+#include "base/arena.h"
 #include "base/dtype.h"
-#include "train/hf/carry.h"
-#include "train/hf/weights.h"
+#include "base/file.h"
+#include "base/status.h"
 #include "train/checkpoint/owner.h"
 #include "train/checkpoint/tensor_file.h"
 #include "train/checkpoint/tensor_file_disk.h"
+#include "train/hf/weights.h"
 
 enum { WINDOW = 1 << 16 };
 #define SHARD_BYTES INT64_C(5000000000)
@@ -103,6 +107,81 @@ static const char *shard_name(const saving *v, int shard)
     return arena_text(v->a, "model-%05d-of-%05d.safetensors", shard + 1, v->n_shards);
 }
 
+/* ---- files that go with a model and say nothing of its weights: the tokenizer's, the generation's,
+ * chat templates, Python code that config.json or the tokenizer names */
+
+enum { FILE_BYTES_MAX = 1 << 29, FILES_MAX = 64 };
+
+static const char *const patterns[] = {
+    "tokenizer*",
+    "tokenization_*.py",
+    "tekken.json",
+    "vocab.*",
+    "merges.txt",
+    "special_tokens_map.json",
+    "*.tiktoken",
+    "*.model",
+    "added_tokens.json",
+    "chat_template*",
+    "spiece.*",
+    "configuration_*.py",
+    "generation_config.json",
+    "modeling_*.py",
+};
+
+/* Plain files only: nothing else ends. */
+static bool is_carried(const char *path, const char *name)
+{
+    struct stat info;
+    for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++)
+        if (fnmatch(patterns[i], name, 0) == 0)
+            return stat(path, &info) == 0 && S_ISREG(info.st_mode);
+    return false;
+}
+
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static status list_files(arena *a, const char *from, const char **list, int *n, error *err)
+{
+    DIR *d = opendir(from);
+    if (!d)
+        return error_set(err, ERR_INPUT,
+                         "%s: cannot be read: %s; it is where tokenizer files are "
+                         "copied from",
+                         from, strerror(errno));
+    for (struct dirent *e; (e = readdir(d)) && *n < FILES_MAX;)
+        if (is_carried(arena_text(a, "%s/%s", from, e->d_name), e->d_name))
+            list[(*n)++] = arena_copy(a, e->d_name, strlen(e->d_name));
+    closedir(d);
+    if (*n) qsort(list, (size_t)*n, sizeof *list, by_text);
+    return OK;
+}
+
+/* Copies those of folder `from` into folder `to`, which has none of them yet; links are followed.
+ * *names is what was copied, by name, from `a`. */
+static status carry_files(arena *a, const char *from, const char *to, const char *const **names,
+                          int *n, error *err)
+{
+    const char **list = ARENA_ARRAY(a, const char *, FILES_MAX);
+    int n_files = 0;
+    status s = list_files(a, from, list, &n_files, err);
+    for (int i = 0; i < n_files && !s; i++) {
+        arena *copy = arena_create();
+        char *data;
+        size_t size;
+        s = file_read(copy, arena_text(a, "%s/%s", from, list[i]), FILE_BYTES_MAX, &data, &size,
+                      err);
+        if (!s) s = disk_create(arena_text(a, "%s/%s", to, list[i]), data, size, err);
+        arena_destroy(copy);
+    }
+    *names = list;
+    *n = n_files;
+    return s;
+}
+
 /* ---- writing */
 
 static status put_window(const saving *v, tensor_writer *out, int64_t n, bool wide)
@@ -168,7 +247,7 @@ static status write_others(saving *v)
     const char *path = arena_text(v->a, "%s/config.json", v->folder), *text = v->o->config;
     status s = text ? disk_create(path, text, strlen(text), v->err) : OK;
     if (s || !v->o->beside) return s;
-    return hf_carry(v->names, v->o->beside, v->folder, &v->carried, &v->n_carried, v->err);
+    return carry_files(v->names, v->o->beside, v->folder, &v->carried, &v->n_carried, v->err);
 }
 
 static status write_all(saving *v)
