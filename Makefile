@@ -34,7 +34,7 @@ SOURCES  := $(filter-out $(MAIN) $(MPI_PART) src/backend/cuda/%,\
 OBJECTS  := $(SOURCES:%.c=$(BUILD)/obj/%.o)
 LIBRARY  := $(BUILD)/libmoefold.a
 PROGRAM  := $(BUILD)/moefold
-OPS      := $(addprefix $(BUILD)/generated/op/op_,names.h facts.h cuda.h forms.h operands.h launch.h)
+OPS      := $(addprefix $(BUILD)/generated/op/op_,names.h facts.h cuda.h forms.h operands.h launch.h fusions.h timed.h)
 JOB      := $(BUILD)/generated/job/fields.h $(BUILD)/generated/config/job_words.h
 RULE_IDS := $(BUILD)/generated/rules/rule_ids.h
 MADE     := $(OPS) $(JOB) $(RULE_IDS)

@@ -13,16 +13,8 @@
 extern "C" {
 #endif
 
-/* Fusions, as moefold.fusion names them. */
-enum {
-    FUSE_QKV = 1,
-    FUSE_ADD_NORM = 2,
-    FUSE_NORM_BACK = 4,
-    FUSE_ACT_QUANT = 8, /* both directions */
-    FUSE_PERMUTE_QUANT = 16,
-    FUSE_NORM_QUANT = 32,
-    FUSE_ALL = 63
-};
+/* Fusions, as moefold.fusion names them: a bit FUSE_word each, and FUSIONS(F) is F(word) of all. */
+#include "op/op_fusions.h"
 
 static inline bool op_is_fused(op_kind k)
 {

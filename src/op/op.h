@@ -16,7 +16,7 @@
 #include "op/comm_group.h"
 #include "op/op_names.h"
 
-/* Positions that messages share (op_positions.c asserts it): what comes in, what goes out, how much
+/* Positions that messages share (LIKE and SIZED of ops.def): what comes in, what goes out, how much
  * to each member (an EXCHANGE: room in rows); of SHIFT, SEND and RECV the other's distance, of the
  * last two the tag. */
 enum {

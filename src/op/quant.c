@@ -6,8 +6,9 @@
 
 quant_pair quant_pair_of(const op *o)
 {
+    const op_info *kind = &op_infos[o->kind];
     const int64_t *d = o->dim;
-    bool grouped = o->kind >= OP_QGROUPED;
+    bool grouped = kind->cost == COST_CLASS_GROUPED;
     int64_t m = d[grouped ? DIM_QGROUPED_ROOM : DIM_QGEMM_M];
     int64_t n = d[grouped ? DIM_QGROUPED_N : DIM_QGEMM_N];
     int64_t k = d[grouped ? DIM_QGROUPED_K : DIM_QGEMM_K];
@@ -15,14 +16,14 @@ quant_pair quant_pair_of(const op *o)
     quant_pair p = {.parts = grouped ? d[DIM_QGROUPED_E] : 1,
                     .at = (dtype)d[grouped ? DIM_QGROUPED_AT : DIM_QGEMM_AT],
                     .bt = (dtype)d[grouped ? DIM_QGROUPED_BT : DIM_QGEMM_BT],
-                    .grouped = grouped};
+                    .grouped = grouped,
+                    .weight_gradient = kind->gradient == GRADIENT_OF_WEIGHTS};
     bool square = quant_info_of(form).square;
-    p.weight_gradient = o->kind == OP_QGEMM_W || o->kind == OP_QGROUPED_W;
     if (p.weight_gradient) {
         p.a = (quant_shape){form, false, n, m};
         p.b = (quant_shape){form, false, k, m};
     } else {
-        bool data = o->kind == OP_QGEMM_D || o->kind == OP_QGROUPED_D;
+        bool data = kind->gradient == GRADIENT_OF_INPUTS;
         p.a = (quant_shape){form, false, m, data ? n : k};
         p.b = (quant_shape){form, square, data ? k : n, data ? n : k};
     }

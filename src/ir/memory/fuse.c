@@ -22,20 +22,12 @@
 
 unsigned fusions_of(const setup *s)
 {
-    static const struct {
-        int word;
-        unsigned fusion;
-    } words[] = {{J_FUSION_QKV, FUSE_QKV},
-                 {J_FUSION_ADD_NORM, FUSE_ADD_NORM},
-                 {J_FUSION_NORM_BACK, FUSE_NORM_BACK},
-                 {J_FUSION_ACT_QUANT, FUSE_ACT_QUANT},
-                 {J_FUSION_PERMUTE_QUANT, FUSE_PERMUTE_QUANT},
-                 {J_FUSION_NORM_QUANT, FUSE_NORM_QUANT}};
     const target_row *target = target_row_of(s);
     unsigned wanted = 0;
     if (!job_has(&s->j, K_FUSION)) return target->fusions;
-    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
-        if (job_lists(s->j.fusion, words[i].word)) wanted |= words[i].fusion;
+#define WANTED(word) wanted |= job_lists(s->j.fusion, J_FUSION_##word) ? FUSE_##word : 0;
+    FUSIONS(WANTED)
+#undef WANTED
     return wanted & target->can_fuse;
 }
 
