@@ -17,7 +17,7 @@
 #include "train/checkpoint/checkpoint.h"
 #include "train/hf/source.h"
 #include "train/hf/weights.h"
-#include "train/checkpoint/tensor_file_sum.h"
+#include "train/checkpoint/tensor_file.h"
 
 enum { CONFIG_BYTES_MAX = 1 << 20 };
 

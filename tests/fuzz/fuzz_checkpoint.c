@@ -16,7 +16,7 @@
 #include "base/file.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/meta.h"
-#include "train/checkpoint/tensor_file_sum.h"
+#include "train/checkpoint/tensor_file.h"
 
 enum { META, META_SEALED, TENSORS, TENSORS_SEALED, LATEST, N_KINDS };
 

@@ -6,7 +6,7 @@
 #include <sched.h>
 
 #include "train/checkpoint/folder.h"
-#include "train/checkpoint/tensor_file_disk.h"
+#include "train/checkpoint/disk.h"
 
 /* ---- names */
 

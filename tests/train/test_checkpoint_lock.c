@@ -13,7 +13,7 @@
 #include <time.h>
 
 #include "base/clock.h"
-#include "train/checkpoint/lock_record.h"
+#include "train/checkpoint/lock.h"
 
 /* ---- the system of this test */
 

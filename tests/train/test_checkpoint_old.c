@@ -4,7 +4,7 @@
  * wrote them. They are never written again: what people have on their disks is not, either. */
 #include "checkpoint_testing.h"
 
-#include "train/checkpoint/tensor_file_sum.h"
+#include "train/checkpoint/tensor_file.h"
 
 #define OLD "tests/data/checkpoint/"
 

@@ -24,7 +24,7 @@
 #include "base/text.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/meta.h"
-#include "train/checkpoint/tensor_file_disk.h"
+#include "train/checkpoint/disk.h"
 
 #define LATEST  "latest_checkpointed_iteration.txt"
 #define BEST    "best_checkpointed_iteration.txt"

@@ -13,8 +13,8 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "train/checkpoint/tensor_file_disk.h"
-#include "train/checkpoint/tensor_file_sum.h"
+#include "train/checkpoint/disk.h"
+#include "train/checkpoint/tensor_file.h"
 
 enum { VERSION = 1, CONFIG_BYTES_MAX = 1 << 20, FILES_MAX = 1 << 24, META_BYTES_MAX = 1 << 30 };
 

@@ -14,7 +14,7 @@
 
 #include "base/text.h"
 #include "base/unique.h"
-#include "train/checkpoint/tensor_file_sum.h"
+#include "train/checkpoint/tensor_file.h"
 
 const char *const owner_held_words[HELD_COUNT] = {"alone", "file", "lock"};
 

@@ -17,7 +17,7 @@
 #include "base/status.h"
 #include "train/checkpoint/owner.h"
 #include "train/checkpoint/tensor_file.h"
-#include "train/checkpoint/tensor_file_disk.h"
+#include "train/checkpoint/disk.h"
 #include "train/hf/weights.h"
 
 enum { WINDOW = 1 << 16 };

@@ -7,7 +7,7 @@
 
 #include "base/text.h"
 #include "config/export.h"
-#include "train/checkpoint/tensor_file_sum.h"
+#include "train/checkpoint/tensor_file.h"
 
 enum { EXCERPT = 100, RANKS_NAMED = 8, BLOCK = 1 << 16 };
 

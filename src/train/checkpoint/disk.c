@@ -1,5 +1,5 @@
-/* tensor_file_disk.c - writing, syncing, renaming. */
-#include "train/checkpoint/tensor_file_disk.h"
+/* disk.c - writing, syncing, renaming. */
+#include "train/checkpoint/disk.h"
 
 #include <errno.h>
 #include <fcntl.h>

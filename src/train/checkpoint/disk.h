@@ -1,16 +1,16 @@
-/* tensor_file_disk.h - files and folders that a crash must not leave half written.
+/* disk.h - files and folders that a crash must not leave half written.
  *
  * The order that makes it so: write beside, sync the file, sync its folder, rename, sync the folder
  * above. A name then stands for all of the new content or all of the old. Failures are ERR_MACHINE
  * with the path and the system's reason. */
-#ifndef TRAIN_CHECKPOINT_TENSOR_FILE_DISK_H
-#define TRAIN_CHECKPOINT_TENSOR_FILE_DISK_H
-
-#include "base/arena.h"
-#include "base/status.h"
+#ifndef TRAIN_CHECKPOINT_DISK_H
+#define TRAIN_CHECKPOINT_DISK_H
 
 #include <stddef.h>
 #include <stdint.h>
+
+#include "base/arena.h"
+#include "base/status.h"
 
 /* All of n bytes, wherever the system stops. */
 status disk_write(int fd, const char *path, const void *bytes, size_t n, error *err);
