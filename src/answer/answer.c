@@ -90,16 +90,21 @@ static const struct section {
     const char *command;
     const field *(*table)(void);
     bool list; /* it prints a list of them */
-} sections[] = {{"check", check_answer_fields, false},    {NULL, violation_answer_fields, false},
-                {NULL, model_answer_fields, false},       {NULL, layout_answer_fields, false},
-                {NULL, rank_memory_answer_fields, false}, {"show", show_answer_fields, false},
-                {"knobs", knob_answer_fields, true},      {"price", price_answer_fields, false},
-                {"price", no_price_answer_fields, false}, {"plan", planned_answer_fields, false},
-                {"plan", no_plan_answer_fields, false},   {NULL, row_answer_fields, false},
-                {"diff", diff_answer_fields, false},      {"diff", profiles_answer_fields, false},
-                {"trace", traces_answer_fields, false},   {"profile", profile_answer_fields, false},
-                {"tune", tune_answer_fields, false},      {"convert", convert_answer_fields, false},
-                {"eval", eval_answer_fields, false},      {"parity", parity_answer_fields, false}};
+} sections[] = {
+    {"check", check_answer_fields, false},     {NULL, violation_answer_fields, false},
+    {NULL, model_answer_fields, false},        {NULL, layout_answer_fields, false},
+    {NULL, rank_memory_answer_fields, false},  {"show", show_answer_fields, false},
+    {"knobs", knob_answer_fields, true},       {"price", price_answer_fields, false},
+    {"price", no_price_answer_fields, false},  {"plan", planned_answer_fields, false},
+    {"plan", no_plan_answer_fields, false},    {NULL, row_answer_fields, false},
+    {"diff", diff_answer_fields, false},       {"diff", profiles_answer_fields, false},
+    {"trace", traces_answer_fields, false},    {"profile", profile_answer_fields, false},
+    {"tune", tune_answer_fields, false},       {"convert", convert_answer_fields, false},
+    {"eval", eval_answer_fields, false},       {"parity", parity_answer_fields, false},
+    {"train", start_event_fields, false},      {"train", iteration_event_fields, false},
+    {"train", validation_event_fields, false}, {"train", checkpoint_event_fields, false},
+    {"train", products_event_fields, false},   {"train", memory_event_fields, false},
+    {"train", host_event_fields, false},       {"train", touched_event_fields, false}};
 
 /* Lines of at most WIDTH columns, and an empty one. */
 static void add_prose(textbuf *out, const char *words)

@@ -43,6 +43,9 @@ follows convert_follows_its_schema convert "$work/one.saved" "$work/hf" --to hf
 follows eval_follows_its_schema eval "$work/one.saved" --data tests/data/megatron-data/a-u16
 follows parity_follows_its_schema parity tests/data/golden/qwen3-moe-tiny
 follows tune_follows_its_schema tune tiny cluster.gpu=cpu seq=64 gbs=4 --threads 1 --steps 3 --minutes 1 --dir "$work/tuned"
+follows events_follow_their_schema train "${small[@]}" validation.eval_interval=2 validation.eval_iters=1 \
+    checkpoint.save="$work/saved"
+follows touched_bytes_follow_their_schema train "${small[@]}" --touched model.moe_router_force_load_balancing=true
 
 if sed -n '/^## `moefold check/,$p' docs/JSON.md | diff - <("$moefold" help json) >"$work/diff"; then
     ok json_is_documented_as_its_tables_say

@@ -251,7 +251,7 @@ static void json_has_null_for_what_is_no_number(void **state)
     assert_true(json_is_null(json_object_get(json_object_get(o, "losses"), "lm loss")));
     json_decref(o);
     named_loss loss = {"lm loss", 2};
-    o = validation_json(50, &loss, 1);
+    o = validation_json(50, "valid", &loss, 1);
     assert_true(
         fabs(json_real_value(json_object_get(json_object_get(o, "perplexities"), "lm loss")) -
              exp(2)) < 1e-12);

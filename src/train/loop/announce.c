@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "answer/answer.h"
 #include "backend/comm/agree.h"
 #include "train/loop/state.h"
 
@@ -64,16 +65,14 @@ static double samples_to_validate(const trainer *t)
     return every > 0 ? (double)(t->train_iters / every * j->eval_iters * t->gbs) : 0;
 }
 
-static json_t *files_json(const trainer *t, data_split which, double samples)
+static const train_file_answer *files_of(int *n, const trainer *t, data_split which, double samples)
 {
-    json_t *list = json_array();
-    bool mock = t->s->j.mock_data;
-    for (int i = 0; !mock && data_length(t->data, which) && i < data_members(t->data, which); i++) {
+    *n = t->s->j.mock_data || !data_length(t->data, which) ? 0 : data_members(t->data, which);
+    train_file_answer *list = ARENA_ARRAY(t->a, train_file_answer, *n);
+    for (int i = 0; i < *n; i++) {
         file_use u = use_of(t, which, i, samples);
-        json_array_append_new(list,
-                              json_pack("{s:s, s:I, s:I, s:f}", "file", u.name, "tokens",
-                                        (json_int_t)u.tokens, "tokens_in_file",
-                                        (json_int_t)u.of_file, "epochs", u.tokens / u.of_file));
+        list[i] = (train_file_answer){u.name, (int64_t)u.tokens, (int64_t)u.of_file,
+                                      u.tokens / u.of_file};
     }
     return list;
 }
@@ -190,20 +189,25 @@ static const char *saves_text(const trainer *t)
 json_t *trainer_start_json(const trainer *t)
 {
     const job *j = &t->s->j;
-    bool mock = j->mock_data;
     double samples = samples_to_train(t), seq = (double)batch_seq(t->p);
-    const char *save = j->save;
-    json_t *eod = j->eod_mask ? json_string(end_of_document(t)) : json_null();
-    json_t *data = json_pack(
-        "{s:b, s:o, s:o, s:I, s:I, s:o}", "mock", mock, "train", files_json(t, DATA_TRAIN, samples),
-        "valid", files_json(t, DATA_VALID, samples_to_validate(t)), "samples", (json_int_t)samples,
-        "tokens", (json_int_t)(samples * seq), "end_of_document", eod);
-    return json_pack("{s:s, s:I, s:I, s:o, s:b, s:s, s:s, s:s, s:s, s:o, s:s}", "event", "start",
-                     "iteration", (json_int_t)t->first_iteration, "train_iters",
-                     (json_int_t)t->train_iters, "data", data, "random_weights", !t->loaded_from,
-                     "weights", weights_text(t), "schedule", schedule_text(t), "batch",
-                     batch_text(t), "layout", layout_text(t), "checkpoints",
-                     save ? json_string(save) : json_null(), "saves", saves_text(t));
+    train_data_answer data = {.mock = j->mock_data,
+                              .samples = (int64_t)samples,
+                              .tokens = (int64_t)(samples * seq),
+                              .end_of_document = j->eod_mask ? end_of_document(t) : NULL};
+    data.train = files_of(&data.n_train, t, DATA_TRAIN, samples);
+    data.valid = files_of(&data.n_valid, t, DATA_VALID, samples_to_validate(t));
+    const start_event x = {.event = "start",
+                           .iteration = t->first_iteration,
+                           .train_iters = t->train_iters,
+                           .data = &data,
+                           .random_weights = !t->loaded_from,
+                           .weights = weights_text(t),
+                           .schedule = schedule_text(t),
+                           .batch = batch_text(t),
+                           .layout = layout_text(t),
+                           .checkpoints = j->save,
+                           .saves = saves_text(t)};
+    return answer_json(start_event, &x);
 }
 
 status trainer_announce(trainer *t, error *err)

@@ -3,6 +3,7 @@
  * A resumed run must use the algorithms that it had before. A new run uses those that `bench` tuned
  * on this machine, if any. Either is reported before the first step, with the number of GEMMs whose
  * algorithm is not the heuristic's first choice. Devices without such a library report nothing. */
+#include "answer/answer.h"
 #include "train/loop/state.h"
 
 enum { PRODUCTS_MAX = 256 };
@@ -34,9 +35,7 @@ status trainer_gemms(trainer *t, error *err)
                            "%d tuned by `bench`, %d the heuristic's first choice; %d differ from "
                            "that",
                            c.n, c.of[LT_KEPT], c.of[LT_TUNED], c.of[LT_FIRST], c.others));
-    return trainer_event(t,
-                         json_pack("{s:s, s:i, s:i, s:i, s:i, s:i}", "event", "products", "shapes",
-                                   c.n, "kept", c.of[LT_KEPT], "tuned", c.of[LT_TUNED], "first",
-                                   c.of[LT_FIRST], "other", c.others),
-                         err);
+    const products_event x = {"products",     c.n,     c.of[LT_KEPT], c.of[LT_TUNED],
+                              c.of[LT_FIRST], c.others};
+    return trainer_event(t, answer_json(products_event, &x), err);
 }

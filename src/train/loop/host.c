@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "answer/answer.h"
 #include "train/loop/state.h"
 
 void trainer_host_note(trainer *t, double seconds)
@@ -44,10 +45,6 @@ status trainer_host_line(trainer *t, error *err)
                 arena_text(t->a,
                            "host: %.3f ms to launch a step (median of %lld): %s%lld operations",
                            1e3 * put, (long long)n, graphs, (long long)c->put));
-    return trainer_event(t,
-                         json_pack("{s:s, s:I, s:f, s:I, s:I, s:I}", "event", "host", "iteration",
-                                   (json_int_t)t->at.iteration, "put_ms", 1e3 * put, "operations",
-                                   (json_int_t)c->put, "graphs", (json_int_t)c->replayed, "kernels",
-                                   (json_int_t)c->kernels),
-                         err);
+    const host_event x = {"host", t->at.iteration, 1e3 * put, c->put, c->replayed, c->kernels};
+    return trainer_event(t, answer_json(host_event, &x), err);
 }

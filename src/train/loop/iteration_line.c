@@ -3,6 +3,7 @@
  * I1  The fields, their order and their widths are Megatron-Bridge's: each loss that is not
  *     negative is shown (a NaN is not), optional fields stand where Megatron puts them.
  * I2  A NaN is printed as Python prints it, without a sign. */
+#include "answer/answer.h"
 #include "train/loop/iteration_line.h"
 
 #include <inttypes.h>
@@ -210,65 +211,54 @@ void log_interval_close(log_interval *t, iteration_line *it)
 
 /* ---- JSON */
 
-static json_t *json_number(double x)
-{
-    return isfinite(x) ? json_real(x) : json_null();
-}
-
-static json_t *json_losses(const named_loss *losses, int n)
-{
-    json_t *object = json_object();
-    for (int i = 0; i < n; i++)
-        json_object_set_new(object, losses[i].name, json_number(losses[i].value));
-    return object;
-}
-
-static void set_optional(json_t *o, const iteration_line *it)
-{
-    if (it->has & LINE_THROUGHPUT) {
-        json_object_set_new(o, "tflops_per_gpu", json_number(it->tflops));
-        json_object_set_new(o, "tokens_per_second", json_number(it->tokens_per_second));
-    }
-    if (it->has & LINE_NORM) json_object_set_new(o, "grad_norm", json_number(it->norm));
-    if (it->has & LINE_ZEROS) json_object_set_new(o, "zeros", json_integer(it->zeros));
-    if (it->has & LINE_PARAMS_NORM)
-        json_object_set_new(o, "params_norm", json_number(it->params_norm));
-    if (it->has & LINE_MAX_LOGIT)
-        json_object_set_new(o, "max_attention_logit", json_number(it->max_logit));
-}
-
 json_t *iteration_line_json(const iteration_line *it)
 {
     char when[32];
+    loss_answer losses[LOSSES_MAX];
+    const throughput_answer throughput = {it->tflops, it->tokens_per_second};
+    const norm_answer norm = {it->norm};
+    const params_norm_answer params = {it->params_norm};
+    const max_logit_answer logit = {it->max_logit};
     format_time(when, sizeof when, it->when);
-    json_t *o = json_pack(
-        "{s:s, s:s, s:I, s:I, s:I, s:I, s:o}", "event", "iteration", "time", when, "iteration",
-        (json_int_t)it->iteration, "train_iters", (json_int_t)it->train_iters, "consumed_samples",
-        (json_int_t)it->consumed_samples, "skipped_samples", (json_int_t)it->skipped_samples,
-        "elapsed_ms", json_number(it->seconds * 1000));
-    json_object_set_new(o, "learning_rate", json_number(it->lr));
-    json_object_set_new(o, "global_batch_size", json_integer(it->global_batch));
-    json_object_set_new(o, "losses", json_losses(it->losses, it->n_losses));
-    json_object_set_new(o, "loss_scale", json_number(it->loss_scale));
-    json_object_set_new(o, "skipped_iterations", json_integer(it->skipped));
-    json_object_set_new(o, "nan_iterations", json_integer(it->nan));
-    set_optional(o, it);
-    return o;
+    for (int i = 0; i < it->n_losses; i++)
+        losses[i] = (loss_answer){it->losses[i].name, it->losses[i].value};
+    const iteration_event x = {.event = "iteration",
+                               .time = when,
+                               .iteration = it->iteration,
+                               .train_iters = it->train_iters,
+                               .consumed_samples = it->consumed_samples,
+                               .skipped_samples = it->skipped_samples,
+                               .elapsed_ms = it->seconds * 1000,
+                               .learning_rate = it->lr,
+                               .global_batch_size = it->global_batch,
+                               .losses = losses,
+                               .n_losses = it->n_losses,
+                               .loss_scale = it->loss_scale,
+                               .skipped_iterations = it->skipped,
+                               .nan_iterations = it->nan,
+                               .throughput = it->has & LINE_THROUGHPUT ? &throughput : NULL,
+                               .norm = it->has & LINE_NORM ? &norm : NULL,
+                               .zeros = it->has & LINE_ZEROS ? it->zeros : FIELD_NONE,
+                               .params_norm = it->has & LINE_PARAMS_NORM ? &params : NULL,
+                               .max_logit = it->has & LINE_MAX_LOGIT ? &logit : NULL};
+    return answer_json(iteration_event, &x);
 }
 
-json_t *validation_json(int64_t at, const named_loss *losses, int n_losses)
+json_t *validation_json(int64_t at, const char *set, const named_loss *losses, int n_losses)
 {
-    json_t *perplexities = json_object();
-    for (int i = 0; i < n_losses; i++)
-        json_object_set_new(perplexities, losses[i].name, json_number(perplexity(losses[i].value)));
-    return json_pack("{s:s, s:I, s:o, s:o}", "event", "validation", "iteration", (json_int_t)at,
-                     "losses", json_losses(losses, n_losses), "perplexities", perplexities);
+    loss_answer means[LOSSES_MAX], perplexities[LOSSES_MAX];
+    for (int i = 0; i < n_losses; i++) {
+        means[i] = (loss_answer){losses[i].name, losses[i].value};
+        perplexities[i] = (loss_answer){losses[i].name, perplexity(losses[i].value)};
+    }
+    const validation_event x = {"validation", at, means, n_losses, perplexities, n_losses, set};
+    return answer_json(validation_event, &x);
 }
 
 json_t *saved_json(const checkpoint_note *c)
 {
-    return json_pack("{s:s, s:I, s:s}", "event", "checkpoint", "iteration",
-                     (json_int_t)c->iteration, "folder", c->folder);
+    const checkpoint_event x = {"checkpoint", c->iteration, c->folder};
+    return answer_json(checkpoint_event, &x);
 }
 
 /* ---- metrics file */

@@ -85,7 +85,7 @@ void log_interval_close(log_interval *t, iteration_line *it);
  * "iteration 50". */
 void validation_print(char *out, size_t room, const char *name, const named_loss *losses,
                       int n_losses);
-json_t *validation_json(int64_t at, const named_loss *losses, int n_losses);
+json_t *validation_json(int64_t at, const char *set, const named_loss *losses, int n_losses);
 
 /* A checkpoint as its lines name it. */
 typedef struct checkpoint_note {

@@ -125,8 +125,8 @@ static status evaluate(trainer *t, data_split which, sample_span span, const cha
     char *name = arena_text(t->a, "iteration %lld%s", (long long)t->at.iteration, set);
     validation_print(text, sizeof text, name, losses->list, losses->n);
     trainer_say(t, t->o->json ? stderr : stdout, text);
-    json_t *event = validation_json(t->at.iteration, losses->list, losses->n);
-    json_object_set_new(event, "set", json_string(data_split_names[which]));
+    json_t *event =
+        validation_json(t->at.iteration, data_split_names[which], losses->list, losses->n);
     return trainer_event(t, event, err);
 }
 

@@ -5,6 +5,7 @@
  * process on the same GPU; either is reported. CPUs cannot tell, so nothing is reported there. */
 #include <inttypes.h>
 
+#include "answer/answer.h"
 #include "train/loop/state.h"
 
 /* The most of all ranks; -1: not known. */
@@ -17,12 +18,9 @@ static int64_t most(trainer *t)
 
 static status event(trainer *t, int64_t now, error *err)
 {
-    return trainer_event(t,
-                         json_pack("{s:s, s:I, s:I, s:I, s:I}", "event", "memory", "iteration",
-                                   (json_int_t)t->at.iteration, "arena_bytes",
-                                   (json_int_t)t->p->arena_bytes, "beside_bytes", (json_int_t)now,
-                                   "grown_bytes", (json_int_t)(now - t->outside_arena)),
-                         err);
+    const memory_event x = {"memory", t->at.iteration, t->p->arena_bytes, now,
+                            now - t->outside_arena};
+    return trainer_event(t, answer_json(memory_event, &x), err);
 }
 
 status trainer_outside_arena_first(trainer *t, error *err)

@@ -5,6 +5,7 @@
  * the same, and routed buffers are not full: then touched may be less than planned. */
 #include <inttypes.h>
 
+#include "answer/answer.h"
 #include "train/executor/touched.h"
 #include "backend/comm/agree.h"
 #include "train/loop/state.h"
@@ -41,13 +42,17 @@ static void add_up(comm *c, touched_report *r)
 
 static json_t *report_json(const touched_report *r, const char *device_name, bool right)
 {
-    return json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b}", "event", "touched",
-                     "device", device_name, "planned_bytes", (json_int_t)r->planned,
-                     "touched_bytes", (json_int_t)r->used, "host_planned_bytes",
-                     (json_int_t)r->host_planned, "host_touched_bytes", (json_int_t)r->host_used,
-                     "workspace_planned_bytes", (json_int_t)r->workspace, "workspace_touched_bytes",
-                     (json_int_t)r->workspace_used, "outside_bytes", (json_int_t)r->outside,
-                     "right", (int)right);
+    const touched_event x = {.event = "touched",
+                             .device = device_name,
+                             .planned_bytes = r->planned,
+                             .touched_bytes = r->used,
+                             .host_planned_bytes = r->host_planned,
+                             .host_touched_bytes = r->host_used,
+                             .workspace_planned_bytes = r->workspace,
+                             .workspace_touched_bytes = r->workspace_used,
+                             .outside_bytes = r->outside,
+                             .right = right};
+    return answer_json(touched_event, &x);
 }
 
 static void print_row(trainer *t, const char *name, int64_t used, int64_t planned)
