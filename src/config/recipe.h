@@ -95,6 +95,16 @@ bool recipe_fill_list(recipe *r, knob_id k, value v, origin from, const char *fo
 /* Nobody has set or filled it: it is derived again, or gets its default. */
 void recipe_open(recipe *r, knob_id k);
 
+/* A knob as another recipe has it, with origin and reason; or its value alone, as a wish. */
+static inline void recipe_take(recipe *r, const recipe *from, knob_id k)
+{
+    r->knob[k] = from->knob[k];
+}
+static inline void recipe_keep(recipe *r, const recipe *from, knob_id k, const char *why)
+{
+    recipe_set(r, k, from->knob[k].v, why);
+}
+
 /* Gives one knob, or every knob, that is still open its default (moefold.system says whose). */
 void recipe_fill_default(recipe *r, knob_id k);
 void recipe_fill_defaults(recipe *r);

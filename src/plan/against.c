@@ -34,10 +34,10 @@ status against_join(recipe *plan, recipe *own, error *err)
                          own->name, there ? there : "another model", here ? here : plan->name);
     for (int k = 0; k < K_COUNT; k++) {
         if (axis_decides((knob_id)k)) continue;
-        if (plan->knob[k].from == FROM_USER)
-            own->knob[k] = plan->knob[k];
-        else if (own->knob[k].from == FROM_USER)
-            plan->knob[k] = own->knob[k];
+        if (recipe_by_user(plan, (knob_id)k))
+            recipe_take(own, plan, (knob_id)k);
+        else if (recipe_by_user(own, (knob_id)k))
+            recipe_take(plan, own, (knob_id)k);
     }
     return OK;
 }

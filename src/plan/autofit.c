@@ -347,7 +347,7 @@ static bool wanted_of(const autofit_run *m, const autofit_set *base, int64_t wor
     static const knob_id kept[] = {K_GPU, K_SEQ, K_GBS,
                                    K_PRECISION}; /* which a search may choose */
     for (int i = 0; i < 4; i++)
-        if (job_has(&s->j, kept[i])) recipe_set(wanted, kept[i], s->r.knob[kept[i]].v, "as it is");
+        if (job_has(&s->j, kept[i])) recipe_keep(wanted, &s->r, kept[i], "as it is");
     recipe_set(wanted, K_N_GPUS, value_of_int(world), "as it is");
     return true;
 }
@@ -373,13 +373,13 @@ static bool by_search(autofit_run *m, const autofit_set *base, autofit_set *out)
         search_recipe(to, res, wanted, &res->best[0].c);
         for (int k = 0; k < K_COUNT; k++)
             if (axis_decides((knob_id)k))
-                put(m, &set, arena_text(m->a, "%s=%s", knobs[k].key, value_text(a, to->knob[k].v)));
+                put(m, &set,
+                    arena_text(m->a, "%s=%s", knobs[k].key, recipe_shown(to, (knob_id)k, a)));
         /* as they were searched for */
         static const knob_id others[] = {K_N_GPUS, K_GBS, K_PRECISION_AWARE};
         for (int i = 0; i < 3; i++)
             put(m, &set,
-                arena_text(m->a, "%s=%s", knobs[others[i]].key,
-                           value_text(a, to->knob[others[i]].v)));
+                arena_text(m->a, "%s=%s", knobs[others[i]].key, recipe_shown(to, others[i], a)));
     } else if (res->has_miss && (!m->least || res->miss.peak_bytes < m->least)) {
         m->least = res->miss.peak_bytes;
     }

@@ -227,7 +227,7 @@ static bool start(changing *w, const change_job *j, arena *a)
     if (setup_init(s, j->given, a, &err) || !s->possible) return false;
     /* what is derived from the world and the batch must not move with the sizes */
     recipe_set(whole, K_N_GPUS, value_of_int(s->lay.world), "as it is");
-    recipe_set(whole, K_GBS, s->r.knob[K_GBS].v, "as it is");
+    recipe_keep(whole, &s->r, K_GBS, "as it is");
     job asked;
     job_of(&asked, j->given);
     *w = (changing){.before = s,

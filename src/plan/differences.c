@@ -70,7 +70,7 @@ static status same_model(const differences *d, error *err)
 
 static bool by_person(const recipe *r, knob_id k)
 {
-    return r->knob[k].from == FROM_USER || r->knob[k].from == FROM_MODEL;
+    return recipe_from(r, k) == FROM_USER || recipe_from(r, k) == FROM_MODEL;
 }
 
 static void find_knobs(differences *d, arena *a)

@@ -25,18 +25,17 @@ static void forget_aliases(recipe *r, knob_id k)
 
 void path_copy(recipe *r, const recipe *from, knob_id k)
 {
-    r->knob[k] = from->knob[k];
+    recipe_take(r, from, k);
     forget_aliases(r, k);
 }
 
 void path_open(recipe *r, const char *kept)
 {
-    for (int k = 0; k < K_COUNT; k++) {
-        const setting *x = &r->knob[k];
-        if (x->from != FROM_USER || !axis_decides((knob_id)k)) continue;
-        if (kept && text_equal(x->why, kept)) continue;
-        r->knob[k] = (setting){.from = FROM_NOTHING};
-        forget_aliases(r, (knob_id)k);
+    for (knob_id k = 0; k < K_COUNT; k++) {
+        if (!recipe_by_user(r, k) || !axis_decides(k)) continue;
+        if (kept && text_equal(recipe_why(r, k), kept)) continue;
+        recipe_open(r, k);
+        forget_aliases(r, k);
     }
 }
 
@@ -104,7 +103,7 @@ static bool differs(const walk *w, int m)
 static void make(recipe *r, const recipe *to, unsigned set)
 {
     for (const axis_knob *x = axis_knobs; x->k != K_COUNT; x++)
-        if (set >> x->axis & 1) r->knob[x->k] = to->knob[x->k]; /* I1 */
+        if (set >> x->axis & 1) recipe_take(r, to, x->k); /* I1 */
 }
 
 /* ---- the walk */
@@ -170,7 +169,7 @@ static const char *words_of(const walk *w, unsigned set)
     for (const axis_knob *x = axis_knobs; x->k != K_COUNT; x++)
         if (set >> x->axis & 1 && !same_knob(w, x->k))
             text_add(&t, "%s%s=%s", t.n ? " " : "", knobs[x->k].key,
-                     value_text(w->a, w->to->r.knob[x->k].v));
+                     recipe_shown(&w->to->r, x->k, w->a));
     return t.s;
 }
 

@@ -33,7 +33,7 @@ static void see_bases(unsigned of[K_COUNT], choice_maker *m)
             const setup *s = choice_base(m, p, tps[i]);
             for (int k = 0; k < K_COUNT && s; k++)
                 if (!job_same(&s->j, &first->j, (knob_id)k) ||
-                    s->r.knob[k].from != first->r.knob[k].from)
+                    recipe_from(&s->r, (knob_id)k) != recipe_from(&first->r, (knob_id)k))
                     of[k] |= ON_TP | (p ? ON_PRECISION : 0);
         }
 }

@@ -455,8 +455,8 @@ void choice_open(choice_maker *m, const recipe *given, arena *a)
     job_of(&m->asked, given);
     m->world = m->asked.n_gpus;
     for (int k = 0; k < K_COUNT; k++) {
-        m->pinned[k] = given->knob[k].from == FROM_USER;
-        m->by_plan[k] = given->knob[k].why == by_plan;
+        m->pinned[k] = recipe_by_user(given, (knob_id)k);
+        m->by_plan[k] = recipe_why(given, (knob_id)k) == by_plan;
     }
     memo_init(&m->splits, 3 * sizeof(int64_t), a);
     open_lists(m);
@@ -471,7 +471,7 @@ static void leave_stages(recipe *r)
         K_VPP,          K_PP_LAYOUT,   K_ACCOUNT_EMBEDDING, K_ACCOUNT_LOSS,
         K_FIRST_LAYERS, K_LAST_LAYERS, K_LAYERS_PER_VSTAGE, K_GROUP_SIZE};
     for (size_t i = 0; i < sizeof of_stages / sizeof of_stages[0]; i++)
-        r->knob[of_stages[i]] = (setting){.from = FROM_NOTHING};
+        recipe_open(r, of_stages[i]);
 }
 
 const setup *choice_base(choice_maker *m, int precision, int64_t tp)
@@ -591,7 +591,7 @@ bool choice_repatch(setup *out, patch_log *log, choice_maker *m, const choice *c
         for (int i = 0; i < WRITTEN_WORDS; i++)
             for (uint64_t w = log->written[i]; w; w &= w - 1) {
                 int k = 64 * i + __builtin_ctzll(w);
-                out->r.knob[k] = base->r.knob[k];
+                recipe_take(&out->r, &base->r, (knob_id)k);
             }
         memcpy((char *)out + behind, (const char *)base + behind, sizeof *out - behind);
     }

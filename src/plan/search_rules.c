@@ -113,7 +113,7 @@ static bool values_in_range(const search *s, const setup *t, unsigned changed)
     value near;
     for (int k = 0; k < K_COUNT; k++)
         if ((s->rules.of_knob[k] & changed) &&
-            !knob_in_range(s->scratch, (knob_id)k, t->r.knob[k].v, &near))
+            recipe_out_of_range(&t->r, (knob_id)k, s->scratch, &near))
             return false;
     return true;
 }

@@ -39,7 +39,7 @@ static void see_range(tie_row *row, found *f, search_result *r, const search_opt
     for (int i = 0; i < FOUND_ROUTINGS; i++) {
         f->routed[i] = (routed_price){0};
         if (!f->priced || f->exact.skew <= 1 || loads_forced(&s->j) || o->prices.routing ||
-            s->r.knob[K_ROUTING_SKEW].from == FROM_USER)
+            recipe_by_user(&s->r, K_ROUTING_SKEW))
             continue; /* somebody knows */
         search_price_routed(&f->routed[i], f, r, o, 1 + parts[i] * (f->exact.skew - 1));
     }
