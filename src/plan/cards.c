@@ -29,7 +29,10 @@ static void find_kinds(cards *k, const model *m)
         while (known < k->n_kinds &&
                (k->kinds[known].of != layer.of || k->kinds[known].wide != layer.wide))
             known++;
-        if (known == LAYER_KINDS_MAX) known--; /* as the last */
+        if (known == LAYER_KINDS_MAX) {
+            k->n_kinds = 0;
+            return;
+        }
         k->kind_of_layer[i] = known;
         if (known == k->n_kinds) k->kinds[k->n_kinds++] = layer;
     }

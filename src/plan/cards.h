@@ -67,15 +67,16 @@ typedef struct card_light {
     double fastest[2];      /* GEMMs at the peak of the chip */
 } card_light;
 
-/* Layers of a model fall into few kinds. */
-enum { LAYER_KINDS_MAX = 8 };
+/* Layers of a model fall into few kinds: kinds of attention by kinds of MLP, at the ends and between
+ * them. */
+enum { LAYER_KINDS_MAX = 16 };
 
 typedef struct cards cards;
 
 cards *cards_create(choice_maker *m, const hardware *hw, const price_options *o, arena *a);
 
 const model *cards_model(const cards *k);
-int cards_kinds(const cards *k);                  /* kinds of layers */
+int cards_kinds(const cards *k);                  /* kinds of layers; 0: too many */
 int cards_kind_of(const cards *k, int64_t layer); /* of a layer */
 bool cards_kind_has(const cards *k, int kind, block_kind block);
 bool cards_offload(const cards *k);                /* does the recipe offload activations? */

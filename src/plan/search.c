@@ -116,6 +116,11 @@ static status open_search(search *s, const recipe *given, arena *a, error *err)
     if (!choice_base(m, 0, 1))
         return error_set(err, ERR_RULE, "there is no layout of %lld GPUs", (long long)m->world);
     s->k = cards_create(m, s->o->hw, &s->o->prices, a);
+    if (!cards_kinds(s->k))
+        return error_set(err, ERR_RULE,
+                         "%s has more than %d kinds of layers, which a search does not cover; "
+                         "repair: moefold price of the layout that you have in mind",
+                         given->name, LAYER_KINDS_MAX);
     s->r = ranks_create(s->k, m, s->o->hw, &s->o->prices, a);
     s->megatron = fit_by_megatron(probe);
     s->packs = probe->j.pack_step && !s->megatron;

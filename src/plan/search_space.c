@@ -7,6 +7,7 @@
  *     them and breaks another rule is found when it would enter the list of the best. */
 #include "plan/search_space.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "base/maths.h"
@@ -38,15 +39,17 @@ static void fill(axis_list *l, const space *s, knob_id k, int64_t most, int64_t 
         l->v[l->n++] = job_int(s->asked, k);
         return;
     }
-    for (int64_t i = 1; i <= most && l->n < AXIS_MAX; i++)
+    for (int64_t i = 1; i <= most && i <= whole; i++)
         if (whole % i == 0) l->v[l->n++] = i;
+    assert(l->n <= AXIS_MAX);
 }
 
 /* ---- recompute */
 
 static void add_drop(space *s, unsigned drop)
 {
-    if (s->n_drops < DROPS_MAX) s->drops[s->n_drops++] = drop;
+    assert(s->n_drops < DROPS_MAX);
+    s->drops[s->n_drops++] = drop;
 }
 
 /* Modules that this model has. Experts as a whole cover what is inside of them. */
@@ -98,13 +101,23 @@ static int64_t layers_of(const space *s)
     return s->asked->layers + s->asked->mtp;
 }
 
+static void keep_split(space *s, struct pp_split x)
+{
+    if (s->n_splits == s->room) {
+        s->room = s->room ? 2 * s->room : 256;
+        struct pp_split *larger = ARENA_ARRAY(s->m->a, struct pp_split, s->room);
+        if (s->n_splits) memcpy(larger, s->splits, sizeof *larger * (size_t)s->n_splits);
+        s->splits = larger;
+    }
+    s->splits[s->n_splits++] = x;
+}
+
 static void add_split(space *s, int64_t pp, int64_t vpp)
 {
     choice c = {.pp = pp, .vpp = vpp};
-    if (s->n_splits + 2 > SPLITS_MAX) return;
     const pipe_split *first = choice_split(s->m, &c);
     bool rare = vpp > VPP_COMMON && vpp % VPP_COMMON;
-    if (first->ok) s->splits[s->n_splits++] = (struct pp_split){pp, vpp, 0, rare};
+    if (first->ok) keep_split(s, (struct pp_split){pp, vpp, 0, rare});
     if (pinned(s, K_PP_LAYOUT) || pinned(s, K_FIRST_LAYERS) || pinned(s, K_LAST_LAYERS) ||
         pinned(s, K_ACCOUNT_EMBEDDING) || pinned(s, K_ACCOUNT_LOSS) ||
         pinned(s, K_LAYERS_PER_VSTAGE) || pp == 1 || vpp > layers_of(s) + 2)
@@ -112,7 +125,7 @@ static void add_split(space *s, int64_t pp, int64_t vpp)
     c.split = 1;
     const pipe_split *other = choice_split(s->m, &c);
     if (other->ok && (!first->ok || !same_stages(first, other)))
-        s->splits[s->n_splits++] = (struct pp_split){pp, vpp, 1, rare};
+        keep_split(s, (struct pp_split){pp, vpp, 1, rare});
 }
 
 /* Of a thousand layers and more, numbers of virtual stages beyond this one only where they divide

@@ -5,7 +5,8 @@
 #include "plan/cards.h"
 #include "plan/moves.h"
 
-enum { AXIS_MAX = 64, DROPS_MAX = 160, SPLITS_MAX = 2048 };
+/* No world has more divisors, and no model more sets of modules: all of eight, and full. */
+enum { AXIS_MAX = 256, DROPS_MAX = 161 };
 
 /* A step of more microbatches is not looked at. */
 enum { SPACE_MBS_MOST = MOVE_MBS_MOST, SPACE_MICROS_MOST = 8192 };
@@ -30,8 +31,8 @@ typedef struct space {
         int64_t pp, vpp;
         int split;
         bool rare;
-    } splits[SPLITS_MAX]; /* those of a PP stand together */
-    int n_splits;
+    } * splits; /* those of a PP stand together */
+    int n_splits, room;
     struct pp_splits {
         int first, n;   /* in the list */
         int many[2][2]; /* [rare][VPP > 1] */

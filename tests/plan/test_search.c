@@ -3,6 +3,7 @@
 #include "plan/cards_testing.h"
 
 #include "config/job_of.h"
+#include "plan/search_space.h"
 #include "rules/rules.h"
 
 static void open_recipe(fixture *f, const char *name, const char *const *words)
@@ -311,6 +312,58 @@ static void what_cannot_fit_has_a_nearest_miss(void **state)
     arena_destroy(f.a);
 }
 
+/* ---- nothing is left out unsaid */
+
+/* Attention, windows and linear attention, with experts and without, at the ends and between. */
+static void every_kind_of_layer_has_its_cards(void **state)
+{
+    (void)state;
+    fixture f;
+    static const char *const words[] = {"cluster.n_gpus=64",
+                                        "model.seq_length=4096",
+                                        "train.global_batch_size=512",
+                                        "model.num_layers=12",
+                                        "moefold.target=moefold",
+                                        "model.linear_attention_freq=[1,0,0,1,0,0,1,0,0,1,0,0]",
+                                        "model.window_size=128",
+                                        "model.window_attn_skip_freq=[0,0,1,0,0,1,0,0,1,0,0,1]",
+                                        "model.moe_layer_freq=[0,0,0,1,1,1,0,0,0,1,1,1]",
+                                        "mixed_precision.first_last_layers_bf16=true",
+                                        "mixed_precision.num_layers_at_start_in_bf16=6",
+                                        "mixed_precision.num_layers_at_end_in_bf16=0",
+                                        NULL};
+    open_recipe(&f, "qwen3-next-80b-a3b", words);
+    choice_open(&f.m, f.given, f.a);
+    f.m.precisions[f.m.n_precisions++] = J_PRECISION_BF16_WITH_FP8_SUBCHANNEL_SCALING_MIXED;
+    make_cards(&f);
+    const model *m = cards_model(f.k);
+    int kinds = 0;
+    for (int64_t i = 0; i < m->n_layers; i++)
+        if (cards_kind_of(f.k, i) == kinds) kinds++;
+    assert_int_equal(kinds, 12);
+    assert_int_equal(cards_kinds(f.k), 12);
+    close_cards(&f);
+}
+
+static void every_split_is_in_the_space(void **state)
+{
+    (void)state;
+    static const char *const words[] = {"cluster.n_gpus=720720", "model.seq_length=4096",
+                                        "train.global_batch_size=720720", "model.num_layers=1024",
+                                        NULL};
+    arena *a = arena_create();
+    choice_maker m;
+    space *s = ARENA_NEW(a, space);
+    choice_open(&m, searching_recipe("qwen3-30b-a3b", words, a), a);
+    m.n_precisions = 1;
+    space_init(s, &m, false, NULL);
+    print_message("%d PP, %d splits\n", s->pp.n, s->n_splits);
+    assert_true(s->n_splits > 2048);
+    assert_int_equal(s->pp.v[s->pp.n - 1], 1008);
+    assert_true(s->of_pp[s->pp.n - 1].n > 0);
+    arena_destroy(a);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -319,6 +372,8 @@ int main(void)
         cmocka_unit_test(bounds_discard_no_winner),
         cmocka_unit_test(best_break_no_rule_and_fit),
         cmocka_unit_test(what_cannot_fit_has_a_nearest_miss),
+        cmocka_unit_test(every_kind_of_layer_has_its_cards),
+        cmocka_unit_test(every_split_is_in_the_space),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
