@@ -18,6 +18,7 @@
 #include <math.h>
 
 #include "backend/cpu/kernels/rows.h"
+#include "op/op_operands.h"
 
 enum { TOGETHER = 2 }; /* blocks of a task: I2 */
 
@@ -224,13 +225,10 @@ static void task(const attention *a, int64_t head, const stretch *queries, int64
 
 static void forward(const op *what, void *const *in, void *const *out)
 {
-    attention a = {.q = in[IN_ATTN_q],
-                   .k = in[IN_ATTN_k],
-                   .v = in[IN_ATTN_v],
-                   .o = out[OUT_ATTN_o],
-                   .lse = out[OUT_ATTN_lse]};
+    const op_attn x = op_attn_of(what, in, out);
+    attention a = {.q = x.q, .k = x.k, .v = x.v, .o = x.o, .lse = x.lse};
     attention_sizes(&a, what);
-    if (!attention_is_block(what)) a.sinks = in[IN_ATTN_sinks];
+    if (!attention_is_block(what)) a.sinks = x.sinks;
     const int64_t each = TOGETHER * QUERIES, n_heads = a.b * a.n;
     const int64_t parts = (a.queries[0].n + each - 1) / each, n_parts = a.n_stretches * parts;
     /* The last queries see most: they go first, so that no thread is left with a long task. */
@@ -244,9 +242,10 @@ static void forward(const op *what, void *const *in, void *const *out)
 
 kernel_rows fast_attention(void)
 {
-    static const kernel rows[] = {{OP_ATTN, "blocks", accepts, .run = forward},
-                                  {OP_ATTN_D, "blocks", accepts, .run = fast_attention_back},
-                                  {OP_ATTN_BLOCK, "blocks", accepts, .run = forward},
-                                  {OP_ATTN_BLOCK_D, "blocks", accepts, .run = fast_attention_back}};
+    static const kernel rows[] = {
+        {OP_ATTN, "blocks", .accepts = accepts, .run = forward},
+        {OP_ATTN_D, "blocks", .accepts = accepts, .run = fast_attention_back},
+        {OP_ATTN_BLOCK, "blocks", .accepts = accepts, .run = forward},
+        {OP_ATTN_BLOCK_D, "blocks", .accepts = accepts, .run = fast_attention_back}};
     return (kernel_rows){rows, (int)(sizeof rows / sizeof rows[0])};
 }

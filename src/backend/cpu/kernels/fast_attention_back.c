@@ -20,6 +20,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "op/op_operands.h"
+
 typedef struct scratch {
     _Alignas(64) float qt[HEAD_MAX * QUERIES]; /* [D][QUERIES], times scale and log2(e) */
     float q[QUERIES * HEAD_MAX];               /* [QUERIES][round D], times scale */
@@ -239,20 +241,17 @@ static void add_dsinks(const attention *a, float *dsinks /* [N] */)
 
 void fast_attention_back(const op *what, void *const *in, void *const *out)
 {
-    attention a = {.d_o = in[IN_ATTN_D_do],
-                   .q = in[IN_ATTN_D_q],
-                   .k = in[IN_ATTN_D_k],
-                   .v = in[IN_ATTN_D_v],
-                   .o = in[IN_ATTN_D_o],
-                   .lse = in[IN_ATTN_D_lse]};
+    const op_attn_d x = op_attn_d_of(what, in, out);
+    attention a = {
+        .d_o = x.do_, .q = x.q, .k = x.k, .v = x.v, .o = in[IN_ATTN_D_o], .lse = in[IN_ATTN_D_lse]};
     const bool block = attention_is_block(what);
-    a.dq = out[OUT_ATTN_D_dq], a.dk = out[OUT_ATTN_D_dk], a.dv_out = out[OUT_ATTN_D_dv];
+    a.dq = x.dq, a.dk = x.dk, a.dv_out = x.dv;
     attention_sizes(&a, what);
     if (block) clear_what_is_written(&a, what->flags & ADD_KV);
     const spans c = cut(&a);
     for (int64_t apart = 0; apart < c.n; apart++)
         if (diagonal_is_seen(&a, &c, apart)) diagonal(&a, &c, apart); /* I1 */
     if (block) return;
-    a.sinks = in[IN_ATTN_D_sinks];
-    if (a.sinks && out[OUT_ATTN_D_dsinks]) add_dsinks(&a, out[OUT_ATTN_D_dsinks]);
+    a.sinks = x.sinks;
+    if (a.sinks && x.dsinks) add_dsinks(&a, x.dsinks);
 }

@@ -67,10 +67,10 @@ static void fast_head_logits(const op *o, void *const *in, void *const *out)
 /* ---- the table */
 
 static const kernel own_rows[] = {
-    {OP_GEMM, "openblas", library_takes, .run = fast_gemm},
-    {OP_GEMM_D, "openblas", library_takes, .run = fast_gemm_d},
-    {OP_GEMM_W, "openblas", library_takes, .run = fast_gemm_w},
-    {OP_HEAD_LOGITS, "openblas", library_takes, .run = fast_head_logits},
+    {OP_GEMM, "openblas", .accepts = library_takes, .run = fast_gemm},
+    {OP_GEMM_D, "openblas", .accepts = library_takes, .run = fast_gemm_d},
+    {OP_GEMM_W, "openblas", .accepts = library_takes, .run = fast_gemm_w},
+    {OP_HEAD_LOGITS, "openblas", .accepts = library_takes, .run = fast_head_logits},
 };
 
 kernel_rows fast_dense(void)

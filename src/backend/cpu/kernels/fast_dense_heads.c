@@ -177,14 +177,14 @@ static void fast_mla_kv_join_d(const op *o, void *const *in, void *const *out)
 kernel_rows fast_dense_heads(void)
 {
     static const kernel rows[] = {
-        {OP_QKV_SPLIT, "threads", NULL, .run = fast_qkv_split},
-        {OP_QKV_JOIN, "threads", NULL, .run = fast_qkv_join},
-        {OP_ROPE, "threads", NULL, .run = fast_rope},
-        {OP_ROPE_D, "threads", NULL, .run = fast_rope_d},
-        {OP_MLA_KV_SPLIT, "threads", NULL, .run = fast_mla_kv_split},
-        {OP_MLA_KV_MERGE, "threads", NULL, .run = fast_mla_kv_merge},
-        {OP_MLA_KV_JOIN, "threads", NULL, .run = fast_mla_kv_join},
-        {OP_MLA_KV_JOIN_D, "threads", NULL, .run = fast_mla_kv_join_d},
+        {OP_QKV_SPLIT, "threads", .run = fast_qkv_split},
+        {OP_QKV_JOIN, "threads", .run = fast_qkv_join},
+        {OP_ROPE, "threads", .run = fast_rope},
+        {OP_ROPE_D, "threads", .run = fast_rope_d},
+        {OP_MLA_KV_SPLIT, "threads", .run = fast_mla_kv_split},
+        {OP_MLA_KV_MERGE, "threads", .run = fast_mla_kv_merge},
+        {OP_MLA_KV_JOIN, "threads", .run = fast_mla_kv_join},
+        {OP_MLA_KV_JOIN_D, "threads", .run = fast_mla_kv_join_d},
     };
     return (kernel_rows){rows, sizeof rows / sizeof rows[0]};
 }

@@ -289,9 +289,9 @@ static void fast_head_part_d(const op *o, void *const *in, void *const *out)
 kernel_rows fast_dense_loss(void)
 {
     static const kernel rows[] = {
-        {OP_HEAD_LOSS, "openblas", library_takes, .run = fast_head_loss},
-        {OP_HEAD_PART, "openblas", library_takes, .run = fast_head_part},
-        {OP_HEAD_PART_D, "openblas", library_takes, .run = fast_head_part_d},
+        {OP_HEAD_LOSS, "openblas", .accepts = library_takes, .run = fast_head_loss},
+        {OP_HEAD_PART, "openblas", .accepts = library_takes, .run = fast_head_part},
+        {OP_HEAD_PART_D, "openblas", .accepts = library_takes, .run = fast_head_part_d},
     };
     return (kernel_rows){rows, sizeof rows / sizeof rows[0]};
 }

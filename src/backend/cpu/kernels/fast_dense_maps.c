@@ -215,16 +215,16 @@ static void fast_act_d(const op *o, void *const *in, void *const *out)
 kernel_rows fast_dense_maps(void)
 {
     static const kernel rows[] = {
-        {OP_ADD, "threads", NULL, .run = fast_add},
-        {OP_COPY, "threads", NULL, .run = fast_copy},
-        {OP_CAST, "threads", NULL, .run = fast_copy},
-        {OP_COPY_OUT, "threads", NULL, .run = fast_copy, .launch = bytes_copy},
-        {OP_COPY_IN, "threads", NULL, .run = fast_copy, .launch = bytes_copy},
-        {OP_ZERO, "threads", NULL, .run = fast_zero, .launch = bytes_zero},
-        {OP_GATE, "threads", NULL, .run = fast_gate},
-        {OP_GATE_D, "threads", NULL, .run = fast_gate_d},
-        {OP_ACT, "threads", NULL, .run = fast_act},
-        {OP_ACT_D, "threads", NULL, .run = fast_act_d},
+        {OP_ADD, "threads", .run = fast_add},
+        {OP_COPY, "threads", .run = fast_copy},
+        {OP_CAST, "threads", .run = fast_copy},
+        {OP_COPY_OUT, "threads", .run = fast_copy, .launch = bytes_copy},
+        {OP_COPY_IN, "threads", .run = fast_copy, .launch = bytes_copy},
+        {OP_ZERO, "threads", .run = fast_zero, .launch = bytes_zero},
+        {OP_GATE, "threads", .run = fast_gate},
+        {OP_GATE_D, "threads", .run = fast_gate_d},
+        {OP_ACT, "threads", .run = fast_act},
+        {OP_ACT_D, "threads", .run = fast_act_d},
     };
     return (kernel_rows){rows, sizeof rows / sizeof rows[0]};
 }

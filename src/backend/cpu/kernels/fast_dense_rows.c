@@ -201,13 +201,10 @@ static void fast_norm_w(const op *o, void *const *in, void *const *out)
 kernel_rows fast_dense_rows(void)
 {
     static const kernel rows[] = {
-        {OP_BIAS, "threads", NULL, .run = fast_bias},
-        {OP_BIAS_W, "threads", NULL, .run = fast_bias_w},
-        {OP_EMBED, "threads", NULL, .run = fast_embed},
-        {OP_EMBED_W, "threads", NULL, .run = fast_embed_w},
-        {OP_NORM, "threads", NULL, .run = fast_norm},
-        {OP_NORM_D, "threads", NULL, .run = fast_norm_d},
-        {OP_NORM_W, "threads", NULL, .run = fast_norm_w},
+        {OP_BIAS, "threads", .run = fast_bias},     {OP_BIAS_W, "threads", .run = fast_bias_w},
+        {OP_EMBED, "threads", .run = fast_embed},   {OP_EMBED_W, "threads", .run = fast_embed_w},
+        {OP_NORM, "threads", .run = fast_norm},     {OP_NORM_D, "threads", .run = fast_norm_d},
+        {OP_NORM_W, "threads", .run = fast_norm_w},
     };
     return (kernel_rows){rows, sizeof rows / sizeof rows[0]};
 }

@@ -137,20 +137,17 @@ static void gated_norm_d(const op *o, void *const *in, void *const *out)
 enum { PARTS = 32, COLUMNS = 128 };
 
 /* sums[n] over rows first .. past-1, of columns at .. at+n-1 */
-static void norm_part(const op *o, void *const *in, const int64_t rows[2], int64_t at, double *sums)
+static void norm_part(const op_gated_norm_w *a, const int64_t rows[2], int64_t at, double *sums)
 {
     const lanes *use = lanes_best();
-    const int64_t h = o->dim[DIM_GATED_NORM_W_H], n = h - at < COLUMNS ? h - at : COLUMNS;
-    const float *dy = in[IN_GATED_NORM_W_dy], *x = in[IN_GATED_NORM_W_x],
-                *z = in[IN_GATED_NORM_W_z];       /* [M][H] */
-    const float *rstd = in[IN_GATED_NORM_W_rstd]; /* [M] */
+    const int64_t n = a->H - at < COLUMNS ? a->H - at : COLUMNS;
     float gate[COLUMNS];
     for (int64_t i = 0; i < n; i++) sums[i] = 0;
     for (int64_t m = rows[0]; m < rows[1]; m++) {
-        const int64_t from = m * h + at;
-        use->silu(gate, z + from, n);
+        const int64_t from = m * a->H + at;
+        use->silu(gate, a->z + from, n);
         for (int64_t i = 0; i < n; i++)
-            sums[i] += (double)(dy[from + i] * x[from + i] * (rstd[m] * gate[i]));
+            sums[i] += (double)(a->dy[from + i] * a->x[from + i] * (a->rstd[m] * gate[i]));
     }
 }
 
@@ -162,7 +159,7 @@ static void gated_norm_w(const op *o, void *const *in, void *const *out)
 #pragma omp parallel for
         for (int64_t part = 0; part < PARTS; part++) {
             const int64_t rows[] = {a.M * part / PARTS, a.M * (part + 1) / PARTS};
-            norm_part(o, in, rows, at, sums[part]);
+            norm_part(&a, rows, at, sums[part]);
         }
         for (int64_t i = 0; i < COLUMNS && at + i < a.H; i++) {
             double sum = (double)a.dw[at + i];
@@ -175,19 +172,19 @@ static void gated_norm_w(const op *o, void *const *in, void *const *out)
 kernel_rows fast_gdn(void)
 {
     static const kernel rows[] = {
-        {OP_GDN_SPLIT, "rows", NULL, .run = split},
-        {OP_GDN_JOIN, "rows", NULL, .run = join},
-        {OP_CONV, "tiles", fast_conv_accepts, .run = fast_conv},
-        {OP_CONV_D, "tiles", fast_conv_accepts, .run = fast_conv_d},
-        {OP_CONV_W, "tiles", fast_conv_accepts, .run = fast_conv_w},
-        {OP_GDN_GATES, "rows", NULL, .run = gates},
-        {OP_GDN_GATES_D, "rows", NULL, .run = gates_d},
-        {OP_GDN_GATES_W, "columns", NULL, .run = gates_w},
-        {OP_GDN_RULE, "chunks", gdn_rule_accepts, .run = fast_gdn_rule},
-        {OP_GDN_RULE_D, "chunks", gdn_rule_accepts, .run = fast_gdn_rule_d},
-        {OP_GATED_NORM, "rows", NULL, .run = gated_norm},
-        {OP_GATED_NORM_D, "rows", NULL, .run = gated_norm_d},
-        {OP_GATED_NORM_W, "parts", NULL, .run = gated_norm_w},
+        {OP_GDN_SPLIT, "rows", .run = split},
+        {OP_GDN_JOIN, "rows", .run = join},
+        {OP_CONV, "tiles", .accepts = fast_conv_accepts, .run = fast_conv},
+        {OP_CONV_D, "tiles", .accepts = fast_conv_accepts, .run = fast_conv_d},
+        {OP_CONV_W, "tiles", .accepts = fast_conv_accepts, .run = fast_conv_w},
+        {OP_GDN_GATES, "rows", .run = gates},
+        {OP_GDN_GATES_D, "rows", .run = gates_d},
+        {OP_GDN_GATES_W, "columns", .run = gates_w},
+        {OP_GDN_RULE, "chunks", .accepts = gdn_rule_accepts, .run = fast_gdn_rule},
+        {OP_GDN_RULE_D, "chunks", .accepts = gdn_rule_accepts, .run = fast_gdn_rule_d},
+        {OP_GATED_NORM, "rows", .run = gated_norm},
+        {OP_GATED_NORM_D, "rows", .run = gated_norm_d},
+        {OP_GATED_NORM_W, "parts", .run = gated_norm_w},
     };
     return (kernel_rows){rows, (int)(sizeof rows / sizeof rows[0])};
 }

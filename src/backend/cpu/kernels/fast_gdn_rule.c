@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+#include "op/op_operands.h"
+
 typedef struct scratch {
     gdn_chunk chunk;
     float state[GDN_HEAD * GDN_HEAD]; /* [Dk][v_stride] */
@@ -65,11 +67,8 @@ static void head(const gdn_rule *r, int64_t batch, int64_t value_head)
 
 void fast_gdn_rule(const op *what, void *const *in, void *const *out)
 {
-    gdn_rule r = {.qkv = in[IN_GDN_RULE_qkv],
-                  .beta = in[IN_GDN_RULE_beta],
-                  .g = in[IN_GDN_RULE_g],
-                  .o = out[OUT_GDN_RULE_o],
-                  .states = out[OUT_GDN_RULE_states]};
+    const op_gdn_rule a = op_gdn_rule_of(what, in, out);
+    gdn_rule r = {.qkv = a.qkv, .beta = a.beta, .g = a.g, .o = a.o, .states = a.states};
     gdn_rule_sizes(&r, what);
 #pragma omp parallel for schedule(dynamic)
     for (int64_t task = 0; task < r.b * r.nv; task++) head(&r, task / r.nv, task % r.nv);

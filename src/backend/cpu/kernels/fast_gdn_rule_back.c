@@ -16,6 +16,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "op/op_operands.h"
+
 typedef struct scratch {
     gdn_chunk chunk;
     float state[GDN_HEAD * GDN_HEAD];   /* [Dk][v_stride]: S before the chunk */
@@ -231,13 +233,10 @@ static void key_head(const gdn_rule *r, int64_t batch, int64_t key)
 
 void fast_gdn_rule_d(const op *what, void *const *in, void *const *out)
 {
-    gdn_rule r = {.d_o = in[IN_GDN_RULE_D_do],
-                  .qkv = in[IN_GDN_RULE_D_qkv],
-                  .beta = in[IN_GDN_RULE_D_beta],
-                  .g = in[IN_GDN_RULE_D_g],
-                  .states = in[IN_GDN_RULE_D_states]};
-    r.dqkv = out[OUT_GDN_RULE_D_dqkv], r.dbeta = out[OUT_GDN_RULE_D_dbeta],
-    r.dg = out[OUT_GDN_RULE_D_dg];
+    const op_gdn_rule_d a = op_gdn_rule_d_of(what, in, out);
+    gdn_rule r = {
+        .d_o = a.do_, .qkv = a.qkv, .beta = a.beta, .g = a.g, .states = in[IN_GDN_RULE_D_states]};
+    r.dqkv = a.dqkv, r.dbeta = a.dbeta, r.dg = a.dg;
     gdn_rule_sizes(&r, what);
 #pragma omp parallel for schedule(dynamic)
     for (int64_t task = 0; task < r.b * r.nk; task++) key_head(&r, task / r.nk, task % r.nk);

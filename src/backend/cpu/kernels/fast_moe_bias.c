@@ -84,9 +84,9 @@ static void fast_grouped_bias_p(const op *o, void *const *in, void *const *out)
 kernel_rows fast_moe_bias(void)
 {
     static const kernel rows[] = {
-        {OP_GROUPED_BIAS, "threads", NULL, .run = fast_grouped_bias},
-        {OP_GROUPED_BIAS_W, "threads", NULL, .run = fast_grouped_bias_w},
-        {OP_GROUPED_BIAS_P, "threads", NULL, .run = fast_grouped_bias_p},
+        {OP_GROUPED_BIAS, "threads", .run = fast_grouped_bias},
+        {OP_GROUPED_BIAS_W, "threads", .run = fast_grouped_bias_w},
+        {OP_GROUPED_BIAS_P, "threads", .run = fast_grouped_bias_p},
     };
     return (kernel_rows){rows, sizeof rows / sizeof rows[0]};
 }

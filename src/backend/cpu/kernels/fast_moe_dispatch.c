@@ -162,12 +162,12 @@ static void fast_flex_place(const op *o, void *const *in, void *const *out)
 kernel_rows fast_moe_dispatch(void)
 {
     static const kernel rows[] = {
-        {OP_DROP, "threshold", experts_fit, .run = fast_drop},
-        {OP_PERMUTE, "threads", NULL, .run = fast_permute},
-        {OP_PERMUTE_D, "threads", NULL, .run = fast_permute_d},
-        {OP_UNPERMUTE, "threads", NULL, .run = fast_unpermute},
-        {OP_UNPERMUTE_D, "threads", NULL, .run = fast_unpermute_d},
-        {OP_FLEX_PLACE, "threads", NULL, .run = fast_flex_place},
+        {OP_DROP, "threshold", .accepts = experts_fit, .run = fast_drop},
+        {OP_PERMUTE, "threads", .run = fast_permute},
+        {OP_PERMUTE_D, "threads", .run = fast_permute_d},
+        {OP_UNPERMUTE, "threads", .run = fast_unpermute},
+        {OP_UNPERMUTE_D, "threads", .run = fast_unpermute_d},
+        {OP_FLEX_PLACE, "threads", .run = fast_flex_place},
     };
     return (kernel_rows){rows, sizeof rows / sizeof rows[0]};
 }

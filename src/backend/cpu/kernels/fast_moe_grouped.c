@@ -170,9 +170,9 @@ static bool has_blas(const op *o, const op_types *t)
 kernel_rows fast_moe_grouped(void)
 {
     static const kernel rows[] = {
-        {OP_GROUPED, "openblas", has_blas, .run = fast_grouped},
-        {OP_GROUPED_D, "openblas", has_blas, .run = fast_grouped_d},
-        {OP_GROUPED_W, "openblas", has_blas, .run = fast_grouped_w},
+        {OP_GROUPED, "openblas", .accepts = has_blas, .run = fast_grouped},
+        {OP_GROUPED_D, "openblas", .accepts = has_blas, .run = fast_grouped_d},
+        {OP_GROUPED_W, "openblas", .accepts = has_blas, .run = fast_grouped_w},
     };
     return (kernel_rows){rows, sizeof rows / sizeof rows[0]};
 }

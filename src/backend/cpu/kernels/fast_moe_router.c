@@ -122,12 +122,12 @@ static void fast_z_loss(const op *o, void *const *in, void *const *out)
 kernel_rows fast_moe_router(void)
 {
     static const kernel rows[] = {
-        {OP_ROUTER, "threads", experts_fit, .run = fast_router},
-        {OP_ROUTER_D, "threads", experts_fit, .run = fast_router_d},
-        {OP_AUX_LOSS, "threads", loss_experts_fit, .run = fast_aux_loss},
-        {OP_AUX_GLOBAL, "threads", experts_fit, .run = fast_aux_global},
-        {OP_AUX_COUNT, "threads", experts_fit, .run = fast_aux_count},
-        {OP_Z_LOSS, "threads", experts_fit, .run = fast_z_loss},
+        {OP_ROUTER, "threads", .accepts = experts_fit, .run = fast_router},
+        {OP_ROUTER_D, "threads", .accepts = experts_fit, .run = fast_router_d},
+        {OP_AUX_LOSS, "threads", .accepts = loss_experts_fit, .run = fast_aux_loss},
+        {OP_AUX_GLOBAL, "threads", .accepts = experts_fit, .run = fast_aux_global},
+        {OP_AUX_COUNT, "threads", .accepts = experts_fit, .run = fast_aux_count},
+        {OP_Z_LOSS, "threads", .accepts = experts_fit, .run = fast_z_loss},
     };
     return (kernel_rows){rows, sizeof rows / sizeof rows[0]};
 }

@@ -127,6 +127,6 @@ static void move(const op *o, void *const *in, void *const *out)
 
 kernel_rows fast_move(void)
 {
-    static const kernel rows[] = {{OP_MOVE, "threads", accepts, .run = move}};
+    static const kernel rows[] = {{OP_MOVE, "threads", .accepts = accepts, .run = move}};
     return (kernel_rows){rows, (int)(sizeof rows / sizeof rows[0])};
 }

@@ -9,6 +9,7 @@
 #include "backend/cpu/kernels/blas.h"
 #include "backend/cpu/kernels/plain_moe.h"
 #include "backend/cpu/kernels/plain_quant.h"
+#include "op/op_operands.h"
 
 static bool library_takes(const op *o, const op_types *t)
 {
@@ -44,20 +45,21 @@ static void gemm(const op *o, void *const *in, void *const *out)
     copies c = copies_of(o);
     widen(&a, (span){0, a.z.rows}, (span){0, a.z.cols}, c.a);
     widen(&b, (span){0, b.z.rows}, (span){0, b.z.cols}, c.b);
-    blas_operands p = blas_forward(c.a, c.b, out[OUT_QGEMM_y], a.z.rows, b.z.rows, a.z.cols);
+    blas_operands p =
+        blas_forward(c.a, c.b, op_qgemm_of(o, in, out).y, a.z.rows, b.z.rows, a.z.cols);
     p.add = o->kind == OP_QGEMM_W ? !(o->flags & OVERWRITE) : (o->flags & ACCUMULATE) != 0;
     blas_gemm(&p);
 }
 
 static void grouped(const op *o, void *const *in, void *const *out)
 {
-    const int32_t *offsets = in[IN_QGROUPED_offsets]; /* [E+1] */
-    int64_t room = o->dim[DIM_QGROUPED_ROOM], E = o->dim[DIM_QGROUPED_E], n = 0;
-    float *y = out[OUT_QGROUPED_y]; /* [ROOM][n] */
+    const op_qgrouped x = op_qgrouped_of(o, in, out); /* QGROUPED_D's operands stand alike */
+    int64_t n = 0;
+    float *y = x.y; /* [ROOM][n] */
     copies c = copies_of(o);
-    for (int64_t e = 0; e < E; e++) {
+    for (int64_t e = 0; e < x.E; e++) {
         quant_view a = quant_view_a(o, in, e), b = quant_view_b(o, in, e);
-        span s = expert_rows(offsets, e, room);
+        span s = expert_rows(x.offsets, e, x.ROOM);
         n = b.z.rows;
         if (s.begin == s.end) continue;
         float *w = c.b + e * n * b.z.cols;
@@ -67,27 +69,26 @@ static void grouped(const op *o, void *const *in, void *const *out)
                                        s.end - s.begin, n, a.z.cols);
         blas_gemm(&p);
     }
-    int64_t end = offsets[E] < room ? offsets[E] : room;
-    memset(y + end * n, 0, (size_t)((room - end) * n) * sizeof *y);
+    int64_t end = x.offsets[x.E] < x.ROOM ? x.offsets[x.E] : x.ROOM;
+    memset(y + end * n, 0, (size_t)((x.ROOM - end) * n) * sizeof *y);
 }
 
 static void grouped_w(const op *o, void *const *in, void *const *out)
 {
-    const int32_t *offsets = in[IN_QGROUPED_W_offsets]; /* [E+1] */
-    int64_t room = o->dim[DIM_QGROUPED_W_ROOM], E = o->dim[DIM_QGROUPED_W_E];
+    const op_qgrouped_w x = op_qgrouped_w_of(o, in, out);
     bool overwrites = o->flags & OVERWRITE;
     copies c = copies_of(o);
-    for (int64_t e = 0; e < E; e++) {
+    for (int64_t e = 0; e < x.E; e++) {
         quant_view a = quant_view_a(o, in, e), b = quant_view_b(o, in, e);
-        span s = expert_rows(offsets, e, room);
+        span s = expert_rows(x.offsets, e, x.ROOM);
         int64_t n = a.z.rows, k = b.z.rows;
-        float *dw = (float *)out[OUT_QGROUPED_W_dw] + e * n * k; /* [N][K] */
+        float *dw = (float *)x.dw + e * n * k; /* [N][K] */
         if (s.begin == s.end && overwrites) memset(dw, 0, (size_t)(n * k) * sizeof *dw);
         if (s.begin == s.end) continue;
         widen(&a, (span){0, n}, s, c.a);
         widen(&b, (span){0, k}, s, c.b);
         blas_operands p = blas_forward(c.a + s.begin, c.b + s.begin, dw, n, k, s.end - s.begin);
-        p.lda = p.ldb = room;
+        p.lda = p.ldb = x.ROOM;
         p.add = !overwrites;
         blas_gemm(&p);
     }
@@ -96,12 +97,12 @@ static void grouped_w(const op *o, void *const *in, void *const *out)
 kernel_rows fast_quant(void)
 {
     static const kernel rows[] = {
-        {OP_QGEMM, "openblas", library_takes, .run = gemm},
-        {OP_QGEMM_D, "openblas", library_takes, .run = gemm},
-        {OP_QGEMM_W, "openblas", library_takes, .run = gemm},
-        {OP_QGROUPED, "openblas", library_takes, .run = grouped},
-        {OP_QGROUPED_D, "openblas", library_takes, .run = grouped},
-        {OP_QGROUPED_W, "openblas", library_takes, .run = grouped_w},
+        {OP_QGEMM, "openblas", .accepts = library_takes, .run = gemm},
+        {OP_QGEMM_D, "openblas", .accepts = library_takes, .run = gemm},
+        {OP_QGEMM_W, "openblas", .accepts = library_takes, .run = gemm},
+        {OP_QGROUPED, "openblas", .accepts = library_takes, .run = grouped},
+        {OP_QGROUPED_D, "openblas", .accepts = library_takes, .run = grouped},
+        {OP_QGROUPED_W, "openblas", .accepts = library_takes, .run = grouped_w},
     };
     return (kernel_rows){rows, (int)(sizeof rows / sizeof rows[0])};
 }

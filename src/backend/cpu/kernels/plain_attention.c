@@ -16,6 +16,7 @@
 #include "backend/cpu/kernels/attention_stretch.h"
 #include "backend/cpu/kernels/real.h"
 #include "backend/cpu/kernels/rows.h"
+#include "op/op_operands.h"
 
 enum { SCORES = 256 }; /* scores held at once */
 
@@ -150,11 +151,11 @@ static void forward_range(const attention *a, spot at, range keys, double lse, r
 
 static void attn(const op *what, void *const *in, void *const *out)
 {
-    attention a = {.q = in[IN_ATTN_q], .k = in[IN_ATTN_k], .v = in[IN_ATTN_v]};
+    const op_attn x = op_attn_of(what, in, out); /* an ATTN_BLOCK's operands stand alike */
+    attention a = {.q = x.q, .k = x.k, .v = x.v};
     set_sizes(&a, what);
-    if (!attention_is_block(what)) a.sinks = in[IN_ATTN_sinks];
-    real *o = out[OUT_ATTN_o];     /* [B*SQ][N][DV] */
-    real *lse = out[OUT_ATTN_lse]; /* [B*SQ][N] */
+    if (!attention_is_block(what)) a.sinks = x.sinks;
+    real *o = x.o, *lse = x.lse;
     for (int64_t row = 0; row < a.b * a.sq * a.n; row++) {
         int64_t h = row % a.n, i = row / a.n % a.sq, b = row / a.n / a.sq;
         double old = a.merges ? (double)lse[row] : -INFINITY; /* I4 */
@@ -272,28 +273,23 @@ static void backward_keys(const attention *a, bool add, real *dk /* [B*SK][G][D]
 
 static void attn_d(const op *what, void *const *in, void *const *out)
 {
-    attention a = {.d_o = in[IN_ATTN_D_do],
-                   .q = in[IN_ATTN_D_q],
-                   .k = in[IN_ATTN_D_k],
-                   .v = in[IN_ATTN_D_v],
-                   .o = in[IN_ATTN_D_o],
-                   .lse = in[IN_ATTN_D_lse]};
+    const op_attn_d x = op_attn_d_of(what, in, out);
+    attention a = {.d_o = x.do_, .q = x.q, .k = x.k, .v = x.v, .o = x.o, .lse = x.lse};
     set_sizes(&a, what);
-    backward_queries(&a, out[OUT_ATTN_D_dq]);
-    backward_keys(&a, attention_is_block(what) && what->flags & ADD_KV, out[OUT_ATTN_D_dk],
-                  out[OUT_ATTN_D_dv]);
+    backward_queries(&a, x.dq);
+    backward_keys(&a, attention_is_block(what) && what->flags & ADD_KV, x.dk, x.dv);
     if (attention_is_block(what)) return;
-    a.sinks = in[IN_ATTN_D_sinks];
-    real *dsinks = out[OUT_ATTN_D_dsinks]; /* [N], or NULL */
+    a.sinks = x.sinks;
+    real *dsinks = x.dsinks;
     for (int64_t h = 0; a.sinks && dsinks && h < a.n; h++)
         dsinks[h] = (real)((double)dsinks[h] + sink_gradient(&a, h));
 }
 
 kernel_rows plain_attention(void)
 {
-    static const kernel rows[] = {{OP_ATTN, "plain", NULL, .run = attn},
-                                  {OP_ATTN_D, "plain", NULL, .run = attn_d},
-                                  {OP_ATTN_BLOCK, "plain", NULL, .run = attn},
-                                  {OP_ATTN_BLOCK_D, "plain", NULL, .run = attn_d}};
+    static const kernel rows[] = {{OP_ATTN, "plain", .run = attn},
+                                  {OP_ATTN_D, "plain", .run = attn_d},
+                                  {OP_ATTN_BLOCK, "plain", .run = attn},
+                                  {OP_ATTN_BLOCK_D, "plain", .run = attn_d}};
     return (kernel_rows){rows, (int)(sizeof rows / sizeof rows[0])};
 }

@@ -140,11 +140,11 @@ static void norm_w(const op *o, void *const *in, void *const *out)
 /* ---- the table */
 
 static const kernel own_rows[] = {
-    {OP_GEMM, "plain", NULL, .run = gemm},       {OP_GEMM_D, "plain", NULL, .run = gemm_d},
-    {OP_GEMM_W, "plain", NULL, .run = gemm_w},   {OP_BIAS, "plain", NULL, .run = bias},
-    {OP_BIAS_W, "plain", NULL, .run = bias_w},   {OP_EMBED, "plain", NULL, .run = embed},
-    {OP_EMBED_W, "plain", NULL, .run = embed_w}, {OP_NORM, "plain", NULL, .run = norm},
-    {OP_NORM_D, "plain", NULL, .run = norm_d},   {OP_NORM_W, "plain", NULL, .run = norm_w},
+    {OP_GEMM, "plain", .run = gemm},       {OP_GEMM_D, "plain", .run = gemm_d},
+    {OP_GEMM_W, "plain", .run = gemm_w},   {OP_BIAS, "plain", .run = bias},
+    {OP_BIAS_W, "plain", .run = bias_w},   {OP_EMBED, "plain", .run = embed},
+    {OP_EMBED_W, "plain", .run = embed_w}, {OP_NORM, "plain", .run = norm},
+    {OP_NORM_D, "plain", .run = norm_d},   {OP_NORM_W, "plain", .run = norm_w},
 };
 
 kernel_rows plain_dense(void)

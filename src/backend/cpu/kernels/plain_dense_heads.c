@@ -126,14 +126,14 @@ static void mla_kv_join_d(const op *o, void *const *in, void *const *out)
 }
 
 static const kernel head_rows[] = {
-    {OP_QKV_SPLIT, "plain", NULL, .run = qkv_split},
-    {OP_QKV_JOIN, "plain", NULL, .run = qkv_join},
-    {OP_ROPE, "plain", NULL, .run = rope},
-    {OP_ROPE_D, "plain", NULL, .run = rope_d},
-    {OP_MLA_KV_SPLIT, "plain", NULL, .run = mla_kv_split},
-    {OP_MLA_KV_MERGE, "plain", NULL, .run = mla_kv_merge},
-    {OP_MLA_KV_JOIN, "plain", NULL, .run = mla_kv_join},
-    {OP_MLA_KV_JOIN_D, "plain", NULL, .run = mla_kv_join_d},
+    {OP_QKV_SPLIT, "plain", .run = qkv_split},
+    {OP_QKV_JOIN, "plain", .run = qkv_join},
+    {OP_ROPE, "plain", .run = rope},
+    {OP_ROPE_D, "plain", .run = rope_d},
+    {OP_MLA_KV_SPLIT, "plain", .run = mla_kv_split},
+    {OP_MLA_KV_MERGE, "plain", .run = mla_kv_merge},
+    {OP_MLA_KV_JOIN, "plain", .run = mla_kv_join},
+    {OP_MLA_KV_JOIN_D, "plain", .run = mla_kv_join_d},
 };
 
 kernel_rows plain_dense_heads(void)

@@ -178,10 +178,10 @@ static void head_part_d(const op *o, void *const *in, void *const *out)
 }
 
 static const kernel loss_rows[] = {
-    {OP_HEAD_LOSS, "plain", NULL, .run = head_loss},
-    {OP_HEAD_PART, "plain", NULL, .run = head_part},
-    {OP_HEAD_PART_D, "plain", NULL, .run = head_part_d},
-    {OP_HEAD_LOGITS, "plain", NULL, .run = head_logits},
+    {OP_HEAD_LOSS, "plain", .run = head_loss},
+    {OP_HEAD_PART, "plain", .run = head_part},
+    {OP_HEAD_PART_D, "plain", .run = head_part_d},
+    {OP_HEAD_LOGITS, "plain", .run = head_logits},
 };
 
 kernel_rows plain_dense_loss(void)

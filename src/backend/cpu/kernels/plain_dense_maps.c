@@ -115,16 +115,16 @@ static void act_d(const op *o, void *const *in, void *const *out)
 }
 
 static const kernel map_rows[] = {
-    {OP_ADD, "plain", NULL, .run = add},
-    {OP_COPY, "plain", NULL, .run = copy},
-    {OP_CAST, "plain", NULL, .run = copy},
-    {OP_ZERO, "plain", NULL, .run = zero, .launch = bytes_zero},
-    {OP_GATE, "plain", NULL, .run = gate},
-    {OP_GATE_D, "plain", NULL, .run = gate_d},
-    {OP_ACT, "plain", NULL, .run = act},
-    {OP_ACT_D, "plain", NULL, .run = act_d},
-    {OP_COPY_OUT, "plain", NULL, .run = copy, .launch = bytes_copy},
-    {OP_COPY_IN, "plain", NULL, .run = copy, .launch = bytes_copy},
+    {OP_ADD, "plain", .run = add},
+    {OP_COPY, "plain", .run = copy},
+    {OP_CAST, "plain", .run = copy},
+    {OP_ZERO, "plain", .run = zero, .launch = bytes_zero},
+    {OP_GATE, "plain", .run = gate},
+    {OP_GATE_D, "plain", .run = gate_d},
+    {OP_ACT, "plain", .run = act},
+    {OP_ACT_D, "plain", .run = act_d},
+    {OP_COPY_OUT, "plain", .run = copy, .launch = bytes_copy},
+    {OP_COPY_IN, "plain", .run = copy, .launch = bytes_copy},
 };
 
 kernel_rows plain_dense_maps(void)

@@ -215,19 +215,19 @@ static void gated_norm_w(const op *o, void *const *in, void *const *out)
 kernel_rows plain_gdn(void)
 {
     static const kernel rows[] = {
-        {OP_GDN_SPLIT, "plain", NULL, .run = split},
-        {OP_GDN_JOIN, "plain", NULL, .run = join},
-        {OP_CONV, "plain", NULL, .run = conv_y},
-        {OP_CONV_D, "plain", NULL, .run = conv_d},
-        {OP_CONV_W, "plain", NULL, .run = conv_w},
-        {OP_GDN_GATES, "plain", NULL, .run = gates},
-        {OP_GDN_GATES_D, "plain", NULL, .run = gates_d},
-        {OP_GDN_GATES_W, "plain", NULL, .run = gates_w},
-        {OP_GDN_RULE, "plain", plain_gdn_rule_accepts, .run = plain_gdn_rule},
-        {OP_GDN_RULE_D, "plain", plain_gdn_rule_accepts, .run = plain_gdn_rule_d},
-        {OP_GATED_NORM, "plain", NULL, .run = gated_norm},
-        {OP_GATED_NORM_D, "plain", NULL, .run = gated_norm_d},
-        {OP_GATED_NORM_W, "plain", NULL, .run = gated_norm_w},
+        {OP_GDN_SPLIT, "plain", .run = split},
+        {OP_GDN_JOIN, "plain", .run = join},
+        {OP_CONV, "plain", .run = conv_y},
+        {OP_CONV_D, "plain", .run = conv_d},
+        {OP_CONV_W, "plain", .run = conv_w},
+        {OP_GDN_GATES, "plain", .run = gates},
+        {OP_GDN_GATES_D, "plain", .run = gates_d},
+        {OP_GDN_GATES_W, "plain", .run = gates_w},
+        {OP_GDN_RULE, "plain", .accepts = plain_gdn_rule_accepts, .run = plain_gdn_rule},
+        {OP_GDN_RULE_D, "plain", .accepts = plain_gdn_rule_accepts, .run = plain_gdn_rule_d},
+        {OP_GATED_NORM, "plain", .run = gated_norm},
+        {OP_GATED_NORM_D, "plain", .run = gated_norm_d},
+        {OP_GATED_NORM_W, "plain", .run = gated_norm_w},
     };
     return (kernel_rows){rows, (int)(sizeof rows / sizeof rows[0])};
 }

@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "backend/cpu/kernels/real.h"
+#include "op/op_operands.h"
 
 enum { TOKENS = 32, KEY_MAX = 1024 };
 
@@ -126,14 +127,11 @@ static void forward_column(const rule *r, const column *x, real *o /* [B*S][Nv][
 
 void plain_gdn_rule(const op *what, void *const *in, void *const *out)
 {
-    rule r = {.qkv = in[IN_GDN_RULE_qkv],
-              .beta = in[IN_GDN_RULE_beta],
-              .g = in[IN_GDN_RULE_g],
-              .states = out[OUT_GDN_RULE_states]};
+    const op_gdn_rule a = op_gdn_rule_of(what, in, out);
+    rule r = {.qkv = a.qkv, .beta = a.beta, .g = a.g, .states = a.states};
     set_sizes(&r, what);
     for (int64_t i = 0; i < r.b * r.nv * r.dv; i++)
-        forward_column(&r, &(column){i / r.dv / r.nv, i / r.dv % r.nv, i % r.dv},
-                       out[OUT_GDN_RULE_o]);
+        forward_column(&r, &(column){i / r.dv / r.nv, i / r.dv % r.nv, i % r.dv}, a.o);
 }
 
 /* ---- gradient */
@@ -206,13 +204,10 @@ static void back_norm(const real *x, int64_t n, double by, real *dx)
 
 void plain_gdn_rule_d(const op *what, void *const *in, void *const *out)
 {
-    rule r = {.d_o = in[IN_GDN_RULE_D_do],
-              .qkv = in[IN_GDN_RULE_D_qkv],
-              .beta = in[IN_GDN_RULE_D_beta],
-              .g = in[IN_GDN_RULE_D_g],
-              .states = in[IN_GDN_RULE_D_states]};
-    r.dqkv = out[OUT_GDN_RULE_D_dqkv], r.dbeta = out[OUT_GDN_RULE_D_dbeta],
-    r.dg = out[OUT_GDN_RULE_D_dg];
+    const op_gdn_rule_d a = op_gdn_rule_d_of(what, in, out);
+    rule r = {
+        .d_o = a.do_, .qkv = a.qkv, .beta = a.beta, .g = a.g, .states = in[IN_GDN_RULE_D_states]};
+    r.dqkv = a.dqkv, r.dbeta = a.dbeta, r.dg = a.dg;
     set_sizes(&r, what);
     memset(r.dqkv, 0, sizeof(real) * (size_t)(r.b * r.s * r.row));
     memset(r.dbeta, 0, sizeof(real) * (size_t)(r.b * r.s * r.nv));

@@ -246,16 +246,16 @@ static void positions_w(const op *o, void *const *in, void *const *out)
 kernel_rows plain_layer(void)
 {
     static const kernel rows[] = {
-        {OP_ROW_DOTS, "plain", NULL, .run = row_dots},
-        {OP_NORM_PART, "plain", NULL, .run = norm_part},
-        {OP_NORM_PART_D, "plain", NULL, .run = norm_part_d},
-        {OP_LAYER_NORM, "plain", NULL, .run = layer_norm},
-        {OP_LAYER_NORM_D, "plain", NULL, .run = layer_norm_d},
-        {OP_LAYER_NORM_W, "plain", NULL, .run = layer_norm_w},
-        {OP_ACT_AS, "plain", NULL, .run = act_as},
-        {OP_ACT_AS_D, "plain", NULL, .run = act_as_d},
-        {OP_POSITIONS, "plain", NULL, .run = positions},
-        {OP_POSITIONS_W, "plain", NULL, .run = positions_w},
+        {OP_ROW_DOTS, "plain", .run = row_dots},
+        {OP_NORM_PART, "plain", .run = norm_part},
+        {OP_NORM_PART_D, "plain", .run = norm_part_d},
+        {OP_LAYER_NORM, "plain", .run = layer_norm},
+        {OP_LAYER_NORM_D, "plain", .run = layer_norm_d},
+        {OP_LAYER_NORM_W, "plain", .run = layer_norm_w},
+        {OP_ACT_AS, "plain", .run = act_as},
+        {OP_ACT_AS_D, "plain", .run = act_as_d},
+        {OP_POSITIONS, "plain", .run = positions},
+        {OP_POSITIONS_W, "plain", .run = positions_w},
     };
     return (kernel_rows){rows, sizeof rows / sizeof rows[0]};
 }

@@ -131,13 +131,13 @@ static void plain_unpermute_d(const op *o, void *const *in, void *const *out)
 kernel_rows plain_moe_dispatch(void)
 {
     static const kernel rows[] = {
-        {OP_DROP, "plain", NULL, .run = plain_drop},
-        {OP_LOAD, "plain", NULL, .run = plain_load},
-        {OP_SORT, "plain", NULL, .run = plain_sort},
-        {OP_PERMUTE, "plain", NULL, .run = plain_permute},
-        {OP_PERMUTE_D, "plain", NULL, .run = plain_permute_d},
-        {OP_UNPERMUTE, "plain", NULL, .run = plain_unpermute},
-        {OP_UNPERMUTE_D, "plain", NULL, .run = plain_unpermute_d},
+        {OP_DROP, "plain", .run = plain_drop},
+        {OP_LOAD, "plain", .run = plain_load},
+        {OP_SORT, "plain", .run = plain_sort},
+        {OP_PERMUTE, "plain", .run = plain_permute},
+        {OP_PERMUTE_D, "plain", .run = plain_permute_d},
+        {OP_UNPERMUTE, "plain", .run = plain_unpermute},
+        {OP_UNPERMUTE_D, "plain", .run = plain_unpermute_d},
     };
     return (kernel_rows){rows, sizeof rows / sizeof rows[0]};
 }

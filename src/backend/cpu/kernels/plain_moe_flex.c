@@ -230,9 +230,9 @@ static bool members_fit(const op *o, const op_types *t)
 kernel_rows plain_moe_flex(void)
 {
     static const kernel rows[] = {
-        {OP_FLEX_COUNT, "plain", members_fit, .run = plain_flex_count},
-        {OP_FLEX_PLAN, "plain", NULL, .run = plain_flex_plan},
-        {OP_FLEX_FAN, "plain", members_fit, .run = plain_flex_fan},
+        {OP_FLEX_COUNT, "plain", .accepts = members_fit, .run = plain_flex_count},
+        {OP_FLEX_PLAN, "plain", .run = plain_flex_plan},
+        {OP_FLEX_FAN, "plain", .accepts = members_fit, .run = plain_flex_fan},
     };
     return (kernel_rows){rows, sizeof rows / sizeof rows[0]};
 }

@@ -104,12 +104,12 @@ static void plain_grouped_bias_p(const op *o, void *const *in, void *const *out)
 kernel_rows plain_moe_grouped(void)
 {
     static const kernel rows[] = {
-        {OP_GROUPED, "plain", NULL, .run = plain_grouped},
-        {OP_GROUPED_D, "plain", NULL, .run = plain_grouped_d},
-        {OP_GROUPED_W, "plain", NULL, .run = plain_grouped_w},
-        {OP_GROUPED_BIAS, "plain", NULL, .run = plain_grouped_bias},
-        {OP_GROUPED_BIAS_W, "plain", NULL, .run = plain_grouped_bias_w},
-        {OP_GROUPED_BIAS_P, "plain", NULL, .run = plain_grouped_bias_p},
+        {OP_GROUPED, "plain", .run = plain_grouped},
+        {OP_GROUPED_D, "plain", .run = plain_grouped_d},
+        {OP_GROUPED_W, "plain", .run = plain_grouped_w},
+        {OP_GROUPED_BIAS, "plain", .run = plain_grouped_bias},
+        {OP_GROUPED_BIAS_W, "plain", .run = plain_grouped_bias_w},
+        {OP_GROUPED_BIAS_P, "plain", .run = plain_grouped_bias_p},
     };
     return (kernel_rows){rows, sizeof rows / sizeof rows[0]};
 }

@@ -182,10 +182,10 @@ static void plain_z_loss(const op *o, void *const *in, void *const *out)
 kernel_rows plain_moe_loss(void)
 {
     static const kernel rows[] = {
-        {OP_AUX_LOSS, "plain", loss_experts_fit, .run = plain_aux_loss},
-        {OP_AUX_GLOBAL, "plain", experts_fit, .run = plain_aux_global},
-        {OP_AUX_COUNT, "plain", experts_fit, .run = plain_aux_count},
-        {OP_Z_LOSS, "plain", experts_fit, .run = plain_z_loss},
+        {OP_AUX_LOSS, "plain", .accepts = loss_experts_fit, .run = plain_aux_loss},
+        {OP_AUX_GLOBAL, "plain", .accepts = experts_fit, .run = plain_aux_global},
+        {OP_AUX_COUNT, "plain", .accepts = experts_fit, .run = plain_aux_count},
+        {OP_Z_LOSS, "plain", .accepts = experts_fit, .run = plain_z_loss},
     };
     return (kernel_rows){rows, sizeof rows / sizeof rows[0]};
 }

@@ -76,9 +76,9 @@ static void plain_flex_place(const op *o, void *const *in, void *const *out)
 kernel_rows plain_moe_meta(void)
 {
     static const kernel rows[] = {
-        {OP_FLEX_PACK, "plain", NULL, .run = plain_flex_pack},
-        {OP_FLEX_UNPACK, "plain", NULL, .run = plain_flex_unpack},
-        {OP_FLEX_PLACE, "plain", NULL, .run = plain_flex_place},
+        {OP_FLEX_PACK, "plain", .run = plain_flex_pack},
+        {OP_FLEX_UNPACK, "plain", .run = plain_flex_unpack},
+        {OP_FLEX_PLACE, "plain", .run = plain_flex_place},
     };
     return (kernel_rows){rows, sizeof rows / sizeof rows[0]};
 }

@@ -190,8 +190,8 @@ static void plain_demand(const op *o, void *const *in, void *const *out)
 kernel_rows plain_moe_route(void)
 {
     static const kernel rows[] = {
-        {OP_ROUTE, "plain", NULL, .run = plain_route},
-        {OP_DEMAND, "plain", NULL, .run = plain_demand},
+        {OP_ROUTE, "plain", .run = plain_route},
+        {OP_DEMAND, "plain", .run = plain_demand},
     };
     return (kernel_rows){rows, sizeof rows / sizeof rows[0]};
 }

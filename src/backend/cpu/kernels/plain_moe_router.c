@@ -181,8 +181,8 @@ static void plain_router_d(const op *o, void *const *in, void *const *out)
 kernel_rows plain_moe_router(void)
 {
     static const kernel rows[] = {
-        {OP_ROUTER, "plain", experts_fit, .run = plain_router},
-        {OP_ROUTER_D, "plain", experts_fit, .run = plain_router_d},
+        {OP_ROUTER, "plain", .accepts = experts_fit, .run = plain_router},
+        {OP_ROUTER_D, "plain", .accepts = experts_fit, .run = plain_router_d},
     };
     return (kernel_rows){rows, sizeof rows / sizeof rows[0]};
 }

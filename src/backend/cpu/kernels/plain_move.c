@@ -22,6 +22,6 @@ static void move(const op *o, void *const *in, void *const *out)
 
 kernel_rows plain_move(void)
 {
-    static const kernel rows[] = {{OP_MOVE, "plain", NULL, .run = move}};
+    static const kernel rows[] = {{OP_MOVE, "plain", .run = move}};
     return (kernel_rows){rows, (int)(sizeof rows / sizeof rows[0])};
 }

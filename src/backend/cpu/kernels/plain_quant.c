@@ -13,6 +13,7 @@
 #include "base/narrow.h"
 #include "base/wide.h"
 #include "backend/cpu/kernels/plain_moe.h"
+#include "op/op_operands.h"
 
 /* ---- quantising */
 
@@ -172,54 +173,49 @@ static float tensor_amax(typed x, int64_t first, int64_t n)
 }
 
 /* The factors by which tensors are multiplied lie in g until the end, when they are inverted. */
-static void find_factors(const kernel_call *c, typed x, float *g)
+static void find_factors(const op_quantise *a, typed x)
 {
-    const int64_t *d = c->o->dim, M = d[DIM_QUANTISE_M], K = d[DIM_QUANTISE_K];
-    const int32_t *offsets = c->in[IN_QUANTISE_offsets];
-    float reach = narrow_format_of((dtype)d[DIM_QUANTISE_TYPE]).largest;
-    if (d[DIM_QUANTISE_FORM] == QUANT_NV) reach *= narrow_format_of(DTYPE_E4M3).largest;
-    for (int64_t e = 0; e < d[DIM_QUANTISE_E]; e++) {
-        span rows = {e * M, (e + 1) * M};
-        if (offsets) rows = expert_rows(offsets, e, M);
-        g[e] = factor_of_amax(tensor_amax(x, rows.begin * K, (rows.end - rows.begin) * K), reach);
+    float reach = narrow_format_of((dtype)a->TYPE).largest;
+    if (a->FORM == QUANT_NV) reach *= narrow_format_of(DTYPE_E4M3).largest;
+    for (int64_t e = 0; e < a->E; e++) {
+        span rows = {e * a->M, (e + 1) * a->M};
+        if (a->offsets) rows = expert_rows(a->offsets, e, a->M);
+        a->g[e] = factor_of_amax(tensor_amax(x, rows.begin * a->K, (rows.end - rows.begin) * a->K),
+                                 reach);
     }
 }
 
 /* Both copies of one part, or of all experts' rows together. */
-static void encode_part(const kernel_call *c, source s, int64_t e, bool turned)
+static void encode_part(const op_quantise *a, source s, int64_t e, bool turned)
 {
-    const int64_t *d = c->o->dim, M = d[DIM_QUANTISE_M], K = d[DIM_QUANTISE_K];
-    dtype type = (dtype)d[DIM_QUANTISE_TYPE];
-    uint8_t *codes = c->out[turned ? OUT_QUANTISE_qt : OUT_QUANTISE_q];
-    uint8_t *scales = c->out[turned ? OUT_QUANTISE_st : OUT_QUANTISE_s];
-    quant_shape z = {(quant_form)d[DIM_QUANTISE_FORM], d[DIM_QUANTISE_SQUARE] != 0, turned ? K : M,
-                     turned ? M : K};
+    dtype type = (dtype)a->TYPE;
+    uint8_t *codes = turned ? a->qt : a->q, *scales = turned ? a->st : a->s;
+    quant_shape z = {(quant_form)a->FORM, a->SQUARE != 0, turned ? a->K : a->M,
+                     turned ? a->M : a->K};
     if (!codes) return;
-    s.first = e * M * K;
+    s.first = e * a->M * a->K;
     s.e = e;
     s.tokens_across = turned;
-    s.down = turned ? 1 : K;
-    s.across = turned ? K : 1;
+    s.down = turned ? 1 : a->K;
+    s.across = turned ? a->K : 1;
     if (scales) scales += e * dtype_bytes(quant_info_of(z.form).scale, quant_scales(z));
     encode(&s, z, type, codes + e * dtype_bytes(type, z.rows * quant_row(type, z.cols)), scales);
 }
 
 static void quantise(const kernel_call *c)
 {
-    const int64_t *d = c->o->dim, E = d[DIM_QUANTISE_E], M = d[DIM_QUANTISE_M];
-    const int32_t *offsets = c->in[IN_QUANTISE_offsets]; /* [E+1] or none */
-    float *g = c->out[OUT_QUANTISE_g];                   /* [E] or none */
+    const op_quantise a = op_quantise_of(c->o, c->in, c->out);
     source s = {.x = {c->types->in[IN_QUANTISE_x], c->in[IN_QUANTISE_x]},
-                .end = offsets ? smaller(offsets[E], M) : M,
-                .offsets = offsets,
-                .E = E,
-                .factors = g};
-    if (g) find_factors(c, s.x, g);
-    for (int64_t e = 0; e < (offsets ? 1 : E); e++) {
-        encode_part(c, s, e, false);
-        encode_part(c, s, e, true);
+                .end = a.offsets ? smaller(a.offsets[a.E], a.M) : a.M,
+                .offsets = a.offsets,
+                .E = a.E,
+                .factors = a.g};
+    if (a.g) find_factors(&a, s.x);
+    for (int64_t e = 0; e < (a.offsets ? 1 : a.E); e++) {
+        encode_part(&a, s, e, false);
+        encode_part(&a, s, e, true);
     }
-    for (int64_t e = 0; g && e < E; e++) g[e] = 1 / g[e];
+    for (int64_t e = 0; a.g && e < a.E; e++) a.g[e] = 1 / a.g[e];
 }
 
 /* ---- reading */
@@ -325,7 +321,7 @@ static void gemm(const op *o, void *const *in, void *const *out)
 {
     quant_view a = quant_view_a(o, in, 0), b = quant_view_b(o, in, 0);
     bool adds = o->kind == OP_QGEMM_W ? !(o->flags & OVERWRITE) : (o->flags & ACCUMULATE) != 0;
-    float *y = out[OUT_QGEMM_y]; /* [a.rows][b.rows] */
+    float *y = op_qgemm_of(o, in, out).y; /* [a.rows][b.rows] */
     for (int64_t i = 0; i < a.z.rows; i++)
         for (int64_t j = 0; j < b.z.rows; j++) {
             float *at = y + i * b.z.rows + j;
@@ -335,30 +331,28 @@ static void gemm(const op *o, void *const *in, void *const *out)
 
 static void grouped(const op *o, void *const *in, void *const *out)
 {
-    const int32_t *offsets = in[IN_QGROUPED_offsets]; /* [E+1] */
-    int64_t room = o->dim[DIM_QGROUPED_ROOM], E = o->dim[DIM_QGROUPED_E];
-    float *y = out[OUT_QGROUPED_y]; /* [ROOM][b.rows] */
+    const op_qgrouped x = op_qgrouped_of(o, in, out); /* QGROUPED_D's operands stand alike */
+    float *y = x.y;                                   /* [ROOM][b.rows] */
     int64_t width = 0;
-    for (int64_t e = 0; e < E; e++) {
+    for (int64_t e = 0; e < x.E; e++) {
         quant_view a = quant_view_a(o, in, e), b = quant_view_b(o, in, e);
-        span s = expert_rows(offsets, e, room);
+        span s = expert_rows(x.offsets, e, x.ROOM);
         width = b.z.rows;
         for (int64_t i = s.begin; i < s.end; i++)
             for (int64_t j = 0; j < width; j++)
                 y[i * width + j] = (float)dot(&a, i, &b, j, (span){0, a.z.cols});
     }
-    for (int64_t i = smaller(offsets[E], room) * width; i < room * width; i++) y[i] = 0;
+    for (int64_t i = smaller(x.offsets[x.E], x.ROOM) * width; i < x.ROOM * width; i++) y[i] = 0;
 }
 
 static void grouped_w(const op *o, void *const *in, void *const *out)
 {
-    const int32_t *offsets = in[IN_QGROUPED_W_offsets]; /* [E+1] */
-    int64_t E = o->dim[DIM_QGROUPED_W_E];
+    const op_qgrouped_w x = op_qgrouped_w_of(o, in, out);
     bool adds = !(o->flags & OVERWRITE);
-    for (int64_t e = 0; e < E; e++) {
+    for (int64_t e = 0; e < x.E; e++) {
         quant_view a = quant_view_a(o, in, e), b = quant_view_b(o, in, e);
-        span s = expert_rows(offsets, e, o->dim[DIM_QGROUPED_W_ROOM]);
-        float *dw = (float *)out[OUT_QGROUPED_W_dw] + e * a.z.rows * b.z.rows; /* [N][K] */
+        span s = expert_rows(x.offsets, e, x.ROOM);
+        float *dw = (float *)x.dw + e * a.z.rows * b.z.rows; /* [N][K] */
         for (int64_t i = 0; i < a.z.rows; i++)
             for (int64_t j = 0; j < b.z.rows; j++) {
                 float *at = dw + i * b.z.rows + j;
@@ -370,13 +364,10 @@ static void grouped_w(const op *o, void *const *in, void *const *out)
 kernel_rows plain_quant(void)
 {
     static const kernel rows[] = {
-        {OP_QUANTISE, "plain", NULL, .launch = quantise},
-        {OP_QGEMM, "plain", NULL, .run = gemm},
-        {OP_QGEMM_D, "plain", NULL, .run = gemm},
-        {OP_QGEMM_W, "plain", NULL, .run = gemm},
-        {OP_QGROUPED, "plain", NULL, .run = grouped},
-        {OP_QGROUPED_D, "plain", NULL, .run = grouped},
-        {OP_QGROUPED_W, "plain", NULL, .run = grouped_w},
+        {OP_QUANTISE, "plain", .launch = quantise}, {OP_QGEMM, "plain", .run = gemm},
+        {OP_QGEMM_D, "plain", .run = gemm},         {OP_QGEMM_W, "plain", .run = gemm},
+        {OP_QGROUPED, "plain", .run = grouped},     {OP_QGROUPED_D, "plain", .run = grouped},
+        {OP_QGROUPED_W, "plain", .run = grouped_w},
     };
     return (kernel_rows){rows, (int)(sizeof rows / sizeof rows[0])};
 }

@@ -101,13 +101,13 @@ static void bias_update(const kernel_call *c)
 kernel_rows plain_update(void)
 {
     static const kernel rows[] = {
-        {OP_SQUARES, "plain", NULL, .launch = squares},
-        {OP_TALLY, "plain", NULL, .launch = tally},
-        {OP_SUM, "plain", NULL, .launch = sum},
-        {OP_VERDICT, "plain", NULL, .launch = verdict},
-        {OP_ADAMW, "plain", NULL, .launch = adamw},
-        {OP_HOST_ADAMW, "plain", NULL, .launch = adamw},
-        {OP_BIAS_UPDATE, "plain", NULL, .launch = bias_update},
+        {OP_SQUARES, "plain", .launch = squares},
+        {OP_TALLY, "plain", .launch = tally},
+        {OP_SUM, "plain", .launch = sum},
+        {OP_VERDICT, "plain", .launch = verdict},
+        {OP_ADAMW, "plain", .launch = adamw},
+        {OP_HOST_ADAMW, "plain", .launch = adamw},
+        {OP_BIAS_UPDATE, "plain", .launch = bias_update},
     };
     return (kernel_rows){rows, (int)(sizeof rows / sizeof rows[0])};
 }
