@@ -1,19 +1,213 @@
-/* open.c - everything that a run opens before its first step.
+/* open.c - everything that a run opens before its first step, and the program made again where
+ * routed buffers were too small.
  *
  * I1  Each rank first does what it can do alone; then all agree. So no rank waits in a collective
  *     call for one that has already failed and left. */
 #define _GNU_SOURCE
+#include <math.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/maths.h"
 #include "backend/comm/agree.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/maths.h"
+#include "train/executor/touched.h"
 #include "train/loop/facts.h"
 #include "train/loop/state.h"
-#include "train/executor/touched.h"
+
+/* ---- which files a run reads: the knobs that name them, and the two kinds of files that name them in
+ * their stead, as Megatron-LM reads them */
+
+static data_paths words_of_text(const trainer *t, const char *text)
+{
+    static const char blanks[] = " \t\r\n\f\v";
+    int n = 0;
+    const char **list = ARENA_ARRAY(t->a, const char *, strlen(text) / 2 + 1);
+    for (const char *p = text + strspn(text, blanks); *p; p += strspn(p, blanks)) {
+        size_t len = strcspn(p, blanks);
+        list[n++] = arena_copy(t->a, p, len);
+        p += len;
+    }
+    return (data_paths){list, n};
+}
+
+enum { NAMES_BYTES_MAX = 64 << 20 };
+
+/* dataset.data_args_path: what dataset.data_path would hold. */
+static status read_words(const trainer *t, const char *path, data_paths *out, error *err)
+{
+    char *text;
+    size_t n;
+    status s = file_read(t->a, path, NAMES_BYTES_MAX, &text, &n, err);
+    if (s) return error_prefix(err, s, "%s", knobs[K_DATA_ARGS].key);
+    *out = words_of_text(t, text);
+    if (out->n) return OK;
+    return error_set(err, ERR_INPUT, "%s=%s: names no files", knobs[K_DATA_ARGS].key, path);
+}
+
+/* A text with blanks, or a list of words and numbers; null names none. */
+static status words_of_json(const trainer *t, const json_t *v, const char *where, data_paths *out,
+                            error *err)
+{
+    if (json_is_string(v)) *out = words_of_text(t, json_string_value(v));
+    if (json_is_string(v) || json_is_null(v)) return OK;
+    size_t n = json_array_size(v);
+    const char **list = ARENA_ARRAY(t->a, const char *, n + 1);
+    for (size_t i = 0; i < n; i++) {
+        const json_t *one = json_array_get(v, i);
+        const char *word = json_string_value(one);
+        if (word)
+            list[i] = arena_copy(t->a, word, strlen(word));
+        else if (json_is_number(one))
+            list[i] = arena_text(t->a, "%.17g", json_number_value(one));
+        else
+            v = NULL;
+    }
+    *out = (data_paths){list, (int)n};
+    if (json_is_array(v)) return OK;
+    return error_set(err, ERR_INPUT,
+                     "%s is needed: prefixes of files, with weights or without, or null", where);
+}
+
+/* dataset.per_split_data_args_path: {"train": [...], "valid": [...], "test": [...]} */
+static status read_separate(const trainer *t, const char *path, data_options *o, error *err)
+{
+    json_t *root;
+    status s = json_read(path, &root, err);
+    if (s) return error_prefix(err, s, "%s", knobs[K_SPLIT_ARGS].key);
+    for (int i = 0; i < DATA_SPLITS && !s; i++) {
+        const char *name = data_split_names[i];
+        s = words_of_json(t, json_object_get(root, name),
+                          arena_text(t->a, "%s=%s: \"%s\"", knobs[K_SPLIT_ARGS].key, path, name),
+                          &o->separate[i], err);
+    }
+    json_decref(root);
+    return s;
+}
+
+status trainer_files(const trainer *t, data_options *o, error *err)
+{
+    const job *j = &t->s->j;
+    const char *words = j->data_args, *sets = j->split_args;
+    if (j->mock_data) return OK;
+    const job_texts separate[DATA_SPLITS] = {j->train_data, j->valid_data, j->test_data};
+    o->paths = (data_paths){j->data_path.item, j->data_path.n};
+    for (int i = 0; i < DATA_SPLITS; i++)
+        o->separate[i] = (data_paths){separate[i].item, separate[i].n};
+    if (words) return read_words(t, words, &o->paths, err);
+    return sets ? read_separate(t, sets, o, err) : OK;
+}
+
+/* ---- routed buffers that were too small for a step
+ *
+ * Only routed buffers grow: weights and moments stay where they are, the rest of the memory is
+ * taken anew. Gradients are made again by the step that follows. */
+
+/* The buffer that was asked for most, of a rank. */
+typedef struct overflow {
+    double wanted, room; /* rows; wanted 0: none was too small */
+    int64_t layer;
+} overflow;
+
+static bool worse(const overflow *a, const overflow *b)
+{
+    return b->wanted == 0 || a->wanted * b->room > b->wanted * a->room;
+}
+
+static overflow own_overflow(const trainer *t)
+{
+    const float *rows = t->report.rows;
+    overflow worst = {0};
+    for (int64_t i = 0; i < t->report.n_layers; i++) {
+        overflow o = {(double)rows[2 * i], (double)rows[2 * i + 1], i};
+        if (o.wanted > o.room && worse(&o, &worst)) worst = o;
+    }
+    return worst;
+}
+
+static overflow worst_overflow(const trainer *t, int64_t *rank)
+{
+    arena *scratch = arena_create();
+    int64_t n = comm_size(t->c);
+    overflow mine = own_overflow(t), worst = {0}, *all = ARENA_ARRAY(scratch, overflow, n);
+    comm_collect(t->c, GROUP_WORLD, &mine, sizeof mine, all);
+    for (int64_t r = 0; r < n; r++)
+        if (all[r].wanted > 0 && worse(&all[r], &worst)) {
+            worst = all[r];
+            *rank = r;
+        }
+    arena_destroy(scratch);
+    return worst;
+}
+
+/* Half as much again as was wanted, in tenths. */
+static double enough(const trainer *t, const overflow *o)
+{
+    double factor = t->s->j.buffer_factor;
+    double wanted = o->room > 0 ? o->wanted / o->room : 2;
+    return ceil(factor * wanted * 1.5 * 10) / 10;
+}
+
+static status open_larger(trainer *t, double factor, error *err)
+{
+    setup *s = ARENA_NEW(t->a, setup);
+    *s = *t->s;
+    setup_set(s, K_BUFFER_FACTOR, value_of_float(factor), "routed buffers were too small");
+    comm_work work = comm_work_begin(t->c, WORK_BUILD);
+    status st = ranks_agree(t->c, trainer_open(t, s, err), err);
+    comm_work_end(t->c, work);
+    return st;
+}
+
+status trainer_grow(trainer *t, error *err)
+{
+    enum { FACTOR_MAX = 1024 }; /* of the knob */
+    int64_t rank = 0, bytes = t->p->arena_bytes;
+    overflow o = worst_overflow(t, &rank);
+    double factor = enough(t, &o), before = t->s->j.buffer_factor;
+    char *what = arena_text(
+        t->a, "step %lld: rank %lld, layer %lld: %.0f rows do not fit into a routed buffer of %.0f",
+        (long long)t->at.iteration + 1, (long long)rank, (long long)o.layer, o.wanted, o.room);
+    if (t->s->j.on_overflow == J_ON_OVERFLOW_STOP || factor > FACTOR_MAX)
+        return error_set(err, ERR_MACHINE,
+                         "%s; %s (steps after the last checkpoint are lost); repair: "
+                         "moefold.moe_buffer_factor=%g",
+                         what,
+                         factor > FACTOR_MAX ? "no factor is large enough"
+                                             : "stopped because moefold.on_overflow=stop",
+                         factor > FACTOR_MAX ? (double)FACTOR_MAX : factor);
+    status s = open_larger(t, factor, err);
+    if (s) return s;
+    t->at.buffer_factor = factor;
+    trainer_say(t, stderr,
+                arena_text(t->a,
+                           "%s; moefold.moe_buffer_factor %g becomes %g (arena of rank 0: %s "
+                           "becomes %s), and the step runs again",
+                           what, before, factor, text_bytes(t->a, bytes),
+                           text_bytes(t->a, t->p->arena_bytes)));
+    return OK;
+}
+
+status trainer_grow_as_before(trainer *t, error *err)
+{
+    double factor = t->at.buffer_factor, before = t->s->j.buffer_factor;
+    if (factor <= before || t->s->j.on_overflow == J_ON_OVERFLOW_STOP) return OK;
+    status s = open_larger(t, factor, err);
+    if (s)
+        return error_prefix(err, s,
+                            "moefold.moe_buffer_factor=%g, which the run before needed "
+                            "(moefold.on_overflow=stop leaves it at %g)",
+                            factor, before);
+    trainer_say(t, stderr,
+                arena_text(t->a,
+                           "moefold.moe_buffer_factor %g becomes %g, as before iteration %lld",
+                           before, factor, (long long)t->at.iteration));
+    return OK;
+}
 
 /* ---- data */
 

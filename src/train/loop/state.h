@@ -109,7 +109,7 @@ void trainer_say(trainer *t, FILE *to, const char *text);
 /* Everything before the first step. Collective. */
 status trainer_open_all(trainer *t, error *err);
 
-/* files.c: the files that the recipe names. */
+/* open.c: the files that the recipe names. */
 status trainer_files(const trainer *t, data_options *o, error *err);
 
 /* Program, executor and addresses of a setup. Not collective. */
@@ -193,7 +193,7 @@ status trainer_board_line(trainer *t, const iteration_line *it, error *err);
 status trainer_board_validation(trainer *t, const step_losses *losses, error *err);
 status trainer_board_close(trainer *t, status st, error *err); /* `st`: how the run ended */
 
-/* report.c: who is slow, and what messages cost. */
+/* lines.c: who is slow, and what messages cost. */
 void trainer_count(trainer *t, double seconds, double waited); /* one step; not collective */
 void trainer_compare(trainer *t);
 void trainer_traffic_line(trainer *t); /* since the last one */
@@ -204,16 +204,16 @@ status trainer_routing_open(trainer *t, error *err); /* before the first step */
 void trainer_routing_step(trainer *t);               /* one step; not collective */
 status trainer_routing_save(trainer *t, error *err); /* of all steps so far */
 
-/* beside.c: memory of the device that is not planned, after the first step and at the end.
+/* machine.c: memory of the device that is not planned, after the first step and at the end.
  * Collective. */
 status trainer_outside_arena_first(trainer *t, error *err);
 status trainer_outside_arena_last(trainer *t, error *err);
 
-/* host.c: what the host takes to put a step; not collective, and at the end, which is. */
+/* machine.c: what the host takes to put a step; not collective, and at the end, which is. */
 void trainer_host_note(trainer *t, double seconds);
 status trainer_host_line(trainer *t, error *err);
 
-/* gemms.c: algorithms that a library chose for GEMMs; before the first step. */
+/* machine.c: algorithms that a library chose for GEMMs; before the first step. */
 status trainer_gemms(trainer *t, error *err);
 
 /* predict.c: predicted beside measured. The first and the last are collective. */
@@ -223,11 +223,11 @@ void trainer_predict_begin(trainer *t);                /* of a step */
 void trainer_predict_step(trainer *t, double seconds);
 void trainer_predict_table(trainer *t);
 
-/* traced.c: --trace. Collective. */
+/* tracing.c: --trace. Collective. */
 status trainer_trace_open(trainer *t, error *err); /* before the first step */
 status trainer_trace_write(trainer *t, error *err);
 
-/* counted.c: what the system counts of this process and thread, now. Where it does not, zeros. */
+/* machine.c: what the system counts of this process and thread, now. Where it does not, zeros. */
 system_count system_count_now(void);
 
 /* The first member alone, often, by a file that is opened once by its thread; -1: there is none. */
