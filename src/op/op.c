@@ -130,6 +130,24 @@ static int64_t logits_room(int64_t rows, int64_t tokens, int64_t words)
                    mul_sat(n, sizeof(double)));
 }
 
+/* ---- shapes: the functions in ops.def */
+
+/* Matrices of a tensor of E experts: with offsets all rows are in one. */
+static int64_t apart(int64_t experts, int64_t offsets)
+{
+    return offsets ? 1 : experts;
+}
+
+static int64_t scales(int64_t form, int64_t square, int64_t rows, int64_t cols)
+{
+    return quant_scales((quant_shape){(quant_form)form, square != 0, rows, cols});
+}
+
+static int64_t weight_scales(int64_t form, int64_t rows, int64_t cols)
+{
+    return scales(form, quant_info_of((quant_form)form).square, rows, cols);
+}
+
 #include "op/op_facts.h"
 
 int64_t op_cpu_room(const op *o)

@@ -26,6 +26,10 @@ static void buffers_have_the_shapes_of_ops_def(void **state)
         "model.expert_model_parallel_size=2 cluster.n_gpus=2 model.moe_token_dispatcher_type=flex",
         "model.pipeline_model_parallel_size=2 cluster.n_gpus=2 mixed_precision=bf16_mixed",
         "moefold.fusion=[qkv,add_norm,norm_back]",
+        "mixed_precision=bf16_with_fp8_subchannel_scaling_mixed moefold.fusion=[]",
+        ("mixed_precision=bf16_with_fp8_subchannel_scaling_mixed "
+         "moefold.fusion=[act_quant,permute_quant,norm_quant]"),
+        "mixed_precision=bf16_with_mxfp8_mixed",
     };
     bool seen[OP_COUNT] = {false};
     (void)state;
@@ -48,7 +52,10 @@ static void buffers_have_the_shapes_of_ops_def(void **state)
             arena_destroy(a);
         }
     int n = 0;
-    for (int k = 0; k < OP_COUNT; k++) n += seen[k];
+    for (int k = 0; k < OP_COUNT; k++) {
+        n += seen[k];
+        assert_true(seen[k] || !(op_is_quantised((op_kind)k) || op_makes_codes((op_kind)k)));
+    }
     assert_true(n >= 60);
 }
 

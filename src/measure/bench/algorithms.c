@@ -7,12 +7,7 @@
 
 static bool is_gemm(op_kind k)
 {
-    static const op_kind list[] = {OP_GEMM,      OP_GEMM_D,    OP_GEMM_W,
-                                   OP_HEAD_LOSS, OP_HEAD_PART, OP_HEAD_PART_D,
-                                   OP_QGEMM,     OP_QGEMM_D,   OP_QGEMM_W};
-    for (size_t i = 0; i < sizeof list / sizeof list[0]; i++)
-        if (list[i] == k) return true;
-    return false;
+    return op_infos[k].cost == COST_CLASS_GEMM || op_infos[k].cost == COST_CLASS_HEAD;
 }
 
 static status prepare(device *d, const segment *seg, const op *o, int *others, error *err)

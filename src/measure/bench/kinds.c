@@ -1,12 +1,13 @@
-/* kinds.c - measures every memory-bound kind of operation separately, the host time to launch it
- * (alone and in a CUDA graph), and copies to and from the host. Only for GPUs, where kinds differ
- * much.
+/* kinds.c - measures every memory-bound kind of operation separately (TIMED in ops.def; fused casts
+ * that move rows are not there: they read two tables), the host time to launch it (alone and in a
+ * CUDA graph), and copies to and from the host. Only for GPUs, where kinds differ much.
  *
  * Sizes are those of a layer that is `width` wide, with as many tokens as attention has. */
 #include <math.h>
 #include <string.h>
 
 #include "base/clock.h"
+#include "op/quant.h"
 #include "op/update.h"
 #include "measure/bench/microbench.h"
 

@@ -183,7 +183,7 @@ static int add_up(const microbench *j, const series *list, int n)
     if (j->o->messages) return sum * j->scale->rounds;
     sum += MEASURED_ONCE;
     for (int i = 0; i < n; i++) sum += points_of(j, &list[i]) * list[i].ops;
-    if (j->scale->forms) sum += measure_kinds_count() + measure_narrow_count() + MEASURED_VARIANTS;
+    if (j->scale->forms) sum += measure_kinds_count() + MEASURED_VARIANTS;
     return sum * j->scale->rounds;
 }
 
@@ -197,7 +197,6 @@ static void measure_kernels(microbench *j, measured *m, const series *list, int 
     measure_once(j, m);
     if (!j->scale->forms) return;
     measure_kinds(j, m);
-    measure_narrow(j, m);
     measure_variants(j, m);
 }
 
