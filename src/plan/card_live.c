@@ -11,10 +11,13 @@
 typedef struct levels {
     const slots_of *s;
     bool light; /* from what is known before cards are built */
-    live_span part[MIX_PARTS];
+    int kinds;  /* of layers */
+    live_span *part;
     live_row *rows;
-    bool known[LAYER_KINDS_MAX][LAYER_KINDS_MAX];
-    live_level pair[LAYER_KINDS_MAX][LAYER_KINDS_MAX];
+    struct known_pair {
+        bool known;
+        live_level level;
+    } * pairs; /* [kinds][kinds] */
 } levels;
 
 static live_span half_span(const levels *l, card_what half, int kind)
@@ -48,7 +51,7 @@ static live_span other_span(const levels *l, int part)
 static void find_spans(levels *l)
 {
     const slots_of *s = l->s;
-    for (int i = 0; i < MIX_PARTS; i++) {
+    for (int i = 0; i < MIX_PARTS; i = mix_next(i, l->kinds)) {
         bool here = false;
         for (int64_t v = 0; v < s->c->vpp; v++)
             here = here || s->f->mix[v * s->c->pp + s->rank].n[i];
@@ -105,16 +108,22 @@ static live_level pair_level(void *with, int64_t f_chunk, int f, int64_t b_chunk
 {
     levels *l = with;
     int kf = kind_at(l, f_chunk, f), kb = kind_at(l, b_chunk, b);
-    if (!l->known[kf][kb]) l->pair[kf][kb] = level_of(l, kf, kb);
-    l->known[kf][kb] = true;
-    return l->pair[kf][kb];
+    struct known_pair *p = &l->pairs[kf * l->kinds + kb];
+    if (!p->known) *p = (struct known_pair){true, level_of(l, kf, kb)};
+    return p->level;
 }
 
 static live_level walk_rank(const slots_of *s, bool light, arena *scratch)
 {
     arena_place mark = arena_mark(scratch);
     const choice *c = s->c;
-    levels l = {.s = s, .light = light, .rows = ARENA_ARRAY(scratch, live_row, c->vpp)};
+    int kinds = cards_kinds(s->k);
+    levels l = {.s = s,
+                .light = light,
+                .kinds = kinds,
+                .part = ARENA_RAW(scratch, live_span, MIX_PARTS),
+                .rows = ARENA_ARRAY(scratch, live_row, c->vpp),
+                .pairs = ARENA_ARRAY(scratch, struct known_pair, (int64_t)kinds * kinds)};
     find_spans(&l);
     for (int64_t v = 0; v < c->vpp; v++) make_row(&l, v, scratch);
     order_shape h = choice_order(c, s->z, s->rank);

@@ -167,7 +167,7 @@ void sums_least(part_sums *p, cards *k, const choice *c)
 chunk_sum chunk_sum_of(const part_sums *p, const chunk_mix *m)
 {
     chunk_sum s = {0, {0, 0}};
-    for (int i = 0; i < MIX_PARTS; i++) {
+    for (int i = 0; i < MIX_PARTS; i = mix_next(i, m->n_kinds)) {
         if (!m->n[i]) continue;
         s.saved += m->n[i] * p->saved[i];
         for (int phase = 0; phase < 2; phase++) {

@@ -43,9 +43,10 @@ typedef struct steps {
     const step_simulation *p;
     int64_t pp, vpp, stages;
     rank_steps *ranks;
-    double *arrived[2];                            /* [phase][stages][micros]; < 0: not sent yet */
-    double *pairs;                                 /* [pp][vpp][vpp]; < 0: not worked out */
-    double gain[LAYER_KINDS_MAX][LAYER_KINDS_MAX]; /* of two layers as a pair; 1: not worked out */
+    double *arrived[2]; /* [phase][stages][micros]; < 0: not sent yet */
+    double *pairs;      /* [pp][vpp][vpp]; < 0: not worked out */
+    int kinds;          /* of layers */
+    double *gain;       /* [kinds][kinds] of two layers as a pair; 1: not worked out */
 } steps;
 
 static void wait_until(rank_steps *r, double when)
@@ -117,7 +118,7 @@ static double find_gain(const step_simulation *p, int kf, int kb)
 
 static double pair_gain(steps *s, int kf, int kb)
 {
-    double *known = &s->gain[kf][kb];
+    double *known = &s->gain[kf * s->kinds + kb];
     if (*known == 1) *known = find_gain(s->p, kf, kb);
     return *known;
 }
@@ -241,8 +242,10 @@ static void open_pairs(steps *s, arena *a)
     int64_t n = s->pp * s->vpp * s->vpp;
     s->pairs = ARENA_RAW(a, double, n);
     for (int64_t i = 0; i < n; i++) s->pairs[i] = -1;
-    for (int i = 0; i < LAYER_KINDS_MAX * LAYER_KINDS_MAX; i++)
-        s->gain[i / LAYER_KINDS_MAX][i % LAYER_KINDS_MAX] = 1;
+    int places = cards_kinds(s->p->k) * cards_kinds(s->p->k);
+    s->kinds = cards_kinds(s->p->k);
+    s->gain = ARENA_RAW(a, double, places);
+    for (int i = 0; i < places; i++) s->gain[i] = 1;
 }
 
 /* Weights that are gathered before anybody goes on. */

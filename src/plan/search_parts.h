@@ -45,9 +45,14 @@ typedef struct time_row {
     double alone[MIX_PARTS]; /* of those, what combined 1F1B does not pair: its warm-up */
 } time_row;
 
+typedef struct part_list { /* that some stage has */
+    int n;
+    int part[MIX_PARTS];
+} part_list;
+
 typedef struct stage_times {
-    int n, n_parts;
-    int parts[MIX_PARTS]; /* that there are */
+    int n;
+    part_list parts;
     time_row *rows;
 } stage_times;
 
@@ -60,8 +65,8 @@ typedef struct memory_row {
 typedef struct stage_bytes {
     bool ok;     /* the stages can be made */
     int passing; /* hidden states on their way, under Megatron */
-    int n, n_parts;
-    int parts[MIX_PARTS];
+    int n;
+    part_list parts;
     memory_row *rows;
     double optimizer[OFFLOADS]; /* seconds of the slowest rank */
 } stage_bytes;

@@ -8,10 +8,12 @@
 
 #include "plan/search_parts.h"
 
-static bool covers_time(const time_row *a, const time_row *b)
+static bool covers_time(const stage_times *t, const time_row *a, const time_row *b)
 {
-    for (int i = 0; i < MIX_PARTS; i++)
+    for (int k = 0; k < t->parts.n; k++) {
+        int i = t->parts.part[k];
         if (a->weigh[i] < b->weigh[i] || a->alone[i] < b->alone[i]) return false;
+    }
     return a->messages >= b->messages;
 }
 
@@ -19,32 +21,32 @@ static void add_time_row(stage_times *t, const time_row *row)
 {
     int kept = 0;
     for (int i = 0; i < t->n; i++) { /* I2 */
-        if (covers_time(&t->rows[i], row)) return;
-        if (!covers_time(row, &t->rows[i])) t->rows[kept++] = t->rows[i];
+        if (covers_time(t, &t->rows[i], row)) return;
+        if (!covers_time(t, row, &t->rows[i])) t->rows[kept++] = t->rows[i];
     }
     t->rows[kept++] = *row;
     t->n = kept;
 }
 
-/* Parts that some stage has. */
-static int list_parts(int *parts, const layout_facts *f, int64_t stages)
+static part_list parts_of(const layout_facts *f, int64_t stages)
 {
-    int n = 0;
+    part_list l = {0};
     for (int i = 0; i < MIX_PARTS; i++) {
         bool here = false;
         for (int64_t k = 0; k < stages; k++) here = here || f->mix[k].n[i];
-        if (here) parts[n++] = i;
+        if (here) l.part[l.n++] = i;
     }
-    return n;
+    return l;
 }
 
 /* How often what a part saves is alive at once on a rank, at least. */
-static void count_live(search *s, int64_t *live, const layout_facts *f, const slots_of *slots)
+static void count_live(search *s, int64_t *live, const part_list *parts, const slots_of *slots)
 {
     const choice *c = slots->c;
     int64_t *n = s->of_chunk;
-    for (int i = 0; i < MIX_PARTS; i++) {
-        for (int64_t v = 0; v < c->vpp; v++) n[v] = f->mix[v * c->pp + slots->rank].n[i];
+    for (int k = 0; k < parts->n; k++) {
+        int i = parts->part[k];
+        for (int64_t v = 0; v < c->vpp; v++) n[v] = slots->f->mix[v * c->pp + slots->rank].n[i];
         live[i] = saved_least(slots, n);
     }
 }
@@ -58,18 +60,19 @@ const stage_times *search_stage_times(search *s, const choice *c)
     const layout_facts *f = ranks_facts(s->r, c);
     arena_place mark = arena_mark(s->scratch);
     t->rows = ARENA_RAW(s->scratch, time_row, c->pp);
-    t->n_parts = list_parts(t->parts, f, c->pp * c->vpp);
+    t->parts = parts_of(f, c->pp * c->vpp);
     double before[MIX_PARTS] = {0};
     for (int64_t q = 0; q < c->pp; q++) { /* I1 */
         time_row row = {.messages = 2 * (double)q};
         choice pairs = *c;
         pairs.overlap = OVERLAP_EP;
         step_shape z = {.micros = micros};
-        slots_of slots = {.c = &pairs, .z = &z, .rank = q};
+        slots_of slots = {.c = &pairs, .z = &z, .f = f, .rank = q};
         int64_t warm[MIX_PARTS];
-        count_live(s, warm, f, &slots);
+        count_live(s, warm, &t->parts, &slots);
         memcpy(row.weigh, before, sizeof before);
-        for (int i = 0; i < MIX_PARTS; i++) {
+        for (int k = 0; k < t->parts.n; k++) {
+            int i = t->parts.part[k];
             for (int64_t v = 0; v < c->vpp; v++)
                 row.weigh[i] += (double)(micros * f->mix[v * c->pp + q].n[i]);
             before[i] += f->mix[q].n[i];
@@ -85,18 +88,19 @@ const stage_times *search_stage_times(search *s, const choice *c)
     return t;
 }
 
-static bool covers_memory(const memory_row *a, const memory_row *b)
+static bool covers_memory(const stage_bytes *t, const memory_row *a, const memory_row *b)
 {
-    for (int i = 0; i < 2 * MIX_PARTS; i++)
-        if (a->live[i / MIX_PARTS][i % MIX_PARTS] < b->live[i / MIX_PARTS][i % MIX_PARTS])
-            return false;
+    for (int k = 0; k < t->parts.n; k++) {
+        int i = t->parts.part[k];
+        if (a->live[0][i] < b->live[0][i] || a->live[1][i] < b->live[1][i]) return false;
+    }
     for (int i = 0; i < OFFLOADS; i++)
         if (a->state[i] < b->state[i]) return false;
     return true;
 }
 
-static memory_row row_of(search *s, const layout_facts *const *f, const choice *c, step_shape z,
-                         int64_t rank)
+static memory_row row_of(search *s, const stage_bytes *t, const layout_facts *const *f,
+                         const choice *c, step_shape z, int64_t rank)
 {
     memory_row row = {{0}, {{0}}};
     for (int i = 0; i < OFFLOADS; i++) {
@@ -107,8 +111,8 @@ static memory_row row_of(search *s, const layout_facts *const *f, const choice *
     for (int pairs = 0; pairs < 2; pairs++) {
         choice x = *c;
         x.overlap = pairs ? OVERLAP_EP : OVERLAP_NOTHING;
-        slots_of slots = {.c = &x, .z = &z, .rank = rank};
-        count_live(s, row.live[pairs], f[0], &slots);
+        slots_of slots = {.c = &x, .z = &z, .f = f[0], .rank = rank};
+        count_live(s, row.live[pairs], &t->parts, &slots);
     }
     return row;
 }
@@ -120,14 +124,14 @@ static void fill_bytes(search *s, stage_bytes *t, const choice *c, const layout_
     t->passing = f[0]->split->receives_early ? 2 : 1;
     arena_place mark = arena_mark(s->scratch);
     t->rows = ARENA_RAW(s->scratch, memory_row, c->pp);
-    t->n_parts = list_parts(t->parts, f[0], c->pp * c->vpp);
+    t->parts = parts_of(f[0], c->pp * c->vpp);
     for (int64_t q = 0; q < c->pp; q++) {
         for (int i = 0; i < OFFLOADS; i++)
             if (f[i]->ranks[q].optimizer > t->optimizer[i])
                 t->optimizer[i] = f[i]->ranks[q].optimizer;
-        memory_row row = row_of(s, f, c, z, q);
+        memory_row row = row_of(s, t, f, c, z, q);
         bool covered = false;
-        for (int i = 0; i < t->n; i++) covered = covered || covers_memory(&t->rows[i], &row);
+        for (int i = 0; i < t->n; i++) covered = covered || covers_memory(t, &t->rows[i], &row);
         if (!covered) t->rows[t->n++] = row; /* I2 */
     }
     memory_row *kept = ARENA_RAW(s->a, memory_row, t->n);
@@ -157,7 +161,10 @@ const stage_bytes *search_stage_bytes(search *s, const choice *c)
 static int64_t alive(const stage_bytes *t, const memory_row *row, const int64_t *saved, bool pairs)
 {
     int64_t sum = 0;
-    for (int i = 0; i < t->n_parts; i++) sum += row->live[pairs][t->parts[i]] * saved[t->parts[i]];
+    for (int k = 0; k < t->parts.n; k++) {
+        int i = t->parts.part[k];
+        sum += row->live[pairs][i] * saved[i];
+    }
     return sum;
 }
 
@@ -187,8 +194,8 @@ static double way_least(const stage_times *t, const drop_times *of, int way, dou
     for (int i = 0; i < t->n; i++) {
         const time_row *row = &t->rows[i];
         double sum = row->messages * message;
-        for (int k = 0; k < t->n_parts; k++) {
-            int part = t->parts[k];
+        for (int k = 0; k < t->parts.n; k++) {
+            int part = t->parts.part[k];
             double own = row->weigh[part] * of->seconds[way][part];
             if (of->pairs) own += row->alone[part] * of->longer[way][part];
             sum += own;
