@@ -92,15 +92,17 @@ static void launch(const kernel_call *c)
 }
 
 /* high[M][step], low[M][step] of dy[M][N]. */
-static void split(const kernel_call *c, numbers dy, int64_t m, int64_t n, int64_t step,
-                  __nv_bfloat16 *high, __nv_bfloat16 *low)
+template <class O>
+static void split(const kernel_call *c, const O &o, int64_t step, __nv_bfloat16 *high,
+                  __nv_bfloat16 *low)
 {
-    const float *from = dy.floats();
-    for_each(c, m * n, [=] __device__(int64_t i) {
+    const int64_t n = o.N;
+    const float *dy = o.dy.floats();
+    for_each(c, o.M * n, [=] __device__(int64_t i) {
         const int64_t at = i / n * step + i % n;
-        const __nv_bfloat16 top = __float2bfloat16(from[i]);
+        const __nv_bfloat16 top = __float2bfloat16(dy[i]);
         high[at] = top;
-        low[at] = __float2bfloat16(from[i] - __bfloat162float(top));
+        low[at] = __float2bfloat16(dy[i] - __bfloat162float(top));
     });
 }
 
@@ -117,7 +119,7 @@ static void split_d(const kernel_call *c)
     __nv_bfloat16 *halves = (__nv_bfloat16 *)((char *)c->workspace + LT_WORKSPACE);
     char *twice = (char *)halves + room_of(4 * o.M * o.N);
     const numbers both = {twice, true};
-    split(c, o.dy, o.M, o.N, 2 * o.N, halves, halves + o.N);
+    split(c, o, 2 * o.N, halves, halves + o.N);
     for (int i = 0; i < 2; i++) copy_rows(c, o.N, {from(both, i * o.N * o.K), o.w, o.K, o.K, o.K});
     run(c, halves, twice, o.dx, c->workspace);
 }
@@ -126,7 +128,7 @@ static void split_w(const kernel_call *c)
 {
     const op_gemm_w o = op_gemm_w_of(c);
     __nv_bfloat16 *high = (__nv_bfloat16 *)((char *)c->workspace + LT_WORKSPACE);
-    split(c, o.dy, o.M, o.N, o.N, high, high + o.M * o.N);
+    split(c, o, o.N, high, high + o.M * o.N);
     clear_first(c, o.N * o.K);
     run(c, high, o.x.p, o.dw, c->workspace);
     run(c, high + o.M * o.N, o.x.p, o.dw, c->workspace);

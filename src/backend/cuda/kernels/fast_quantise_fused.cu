@@ -146,12 +146,16 @@ static quantising copies_of(const O &o, int64_t m, int64_t k, const int32_t *off
             {offsets, n_experts, m}};
 }
 
-/* `turned`: which output the codes along rows are. */
-static bool fits(const op *o, const op_types *t, int64_t form, int64_t type, int64_t m, int64_t k,
-                 int turned)
+static bool in_blocks(int64_t form, int64_t type)
 {
-    return cuda_types_fit(o, t) && form == QUANT_BLOCK && type == DTYPE_E4M3 &&
-           t->in[0] == DTYPE_BF16 && tiles_fit(m, k, 1, o->out[turned] >= 0);
+    return form == QUANT_BLOCK && type == DTYPE_E4M3;
+}
+
+/* `turned`: which output the codes along rows are. */
+static bool fits(const op *o, const op_types *t, int64_t m, int64_t k, int turned)
+{
+    return cuda_types_fit(o, t) && t->in[0] == DTYPE_BF16 &&
+           tiles_fit(m, k, 1, o->out[turned] >= 0);
 }
 
 /* ---- SwiGLU */
@@ -160,8 +164,8 @@ static bool takes_act(const op *o, const op_types *t)
 {
     const int64_t *d = o->dim;
     return !(o->flags & CLAMPED) && (o->in[IN_ACT_QUANT_offsets] >= 0 || d[DIM_ACT_QUANT_E] == 1) &&
-           fits(o, t, d[DIM_ACT_QUANT_FORM], d[DIM_ACT_QUANT_TYPE], d[DIM_ACT_QUANT_M],
-                d[DIM_ACT_QUANT_F], OUT_ACT_QUANT_qt);
+           in_blocks(d[DIM_ACT_QUANT_FORM], d[DIM_ACT_QUANT_TYPE]) &&
+           fits(o, t, d[DIM_ACT_QUANT_M], d[DIM_ACT_QUANT_F], OUT_ACT_QUANT_qt);
 }
 
 static void act(const kernel_call *c)
@@ -178,8 +182,8 @@ static bool takes_act_d(const op *o, const op_types *t)
     return !(o->flags & CLAMPED) && d[DIM_ACT_D_QUANT_F] % SIDE == 0 &&
            (o->in[IN_ACT_D_QUANT_offsets] >= 0 || d[DIM_ACT_D_QUANT_E] == 1) &&
            t->in[IN_ACT_D_QUANT_u] == DTYPE_BF16 &&
-           fits(o, t, d[DIM_ACT_D_QUANT_FORM], d[DIM_ACT_D_QUANT_TYPE], d[DIM_ACT_D_QUANT_M],
-                2 * d[DIM_ACT_D_QUANT_F], OUT_ACT_D_QUANT_qt);
+           in_blocks(d[DIM_ACT_D_QUANT_FORM], d[DIM_ACT_D_QUANT_TYPE]) &&
+           fits(o, t, d[DIM_ACT_D_QUANT_M], 2 * d[DIM_ACT_D_QUANT_F], OUT_ACT_D_QUANT_qt);
 }
 
 static int64_t sums_bytes(const op *o, const op_types *)
@@ -210,8 +214,8 @@ static bool takes_norm(const op *o, const op_types *t)
 {
     const int64_t *d = o->dim;
     return o->in[IN_NORM_QUANT_w] >= 0 &&
-           fits(o, t, d[DIM_NORM_QUANT_FORM], d[DIM_NORM_QUANT_TYPE], d[DIM_NORM_QUANT_M],
-                d[DIM_NORM_QUANT_H], OUT_NORM_QUANT_qt);
+           in_blocks(d[DIM_NORM_QUANT_FORM], d[DIM_NORM_QUANT_TYPE]) &&
+           fits(o, t, d[DIM_NORM_QUANT_M], d[DIM_NORM_QUANT_H], OUT_NORM_QUANT_qt);
 }
 
 static int64_t rstd_bytes(const op *o, const op_types *)
@@ -235,8 +239,8 @@ static bool takes_rows(const op *o, const op_types *t)
 {
     const int64_t *d = o->dim;
     return d[DIM_PERMUTE_QUANT_T] * d[DIM_PERMUTE_QUANT_K] <= INT32_MAX &&
-           fits(o, t, d[DIM_PERMUTE_QUANT_FORM], d[DIM_PERMUTE_QUANT_TYPE],
-                d[DIM_PERMUTE_QUANT_ROOM], d[DIM_PERMUTE_QUANT_H],
+           in_blocks(d[DIM_PERMUTE_QUANT_FORM], d[DIM_PERMUTE_QUANT_TYPE]) &&
+           fits(o, t, d[DIM_PERMUTE_QUANT_ROOM], d[DIM_PERMUTE_QUANT_H],
                 o->kind == OP_PERMUTE_QUANT ? OUT_PERMUTE_QUANT_qt : OUT_UNPERMUTE_D_QUANT_qt);
 }
 

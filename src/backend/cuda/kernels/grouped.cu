@@ -31,9 +31,11 @@ static __global__ void rows_by_expert_kernel(matrix a, matrix b, int64_t each, m
     store_tile(c, i0, {filled > i0 ? filled : i0, ex.room}, j0, {0, n}, acc, false);
 }
 
-static void rows_by_expert(const kernel_call *call, matrix a, matrix b, matrix c, experts ex,
-                           int64_t n, int64_t k)
+template <class O>
+static void rows_by_expert(const kernel_call *call, const O &o, matrix a, matrix b, matrix c)
 {
+    const experts ex = {o.offsets, o.E, o.ROOM};
+    const int64_t n = c.row, k = a.row;
     if (ex.room <= 0 || n <= 0) return;
     const dim3 grid((unsigned)ceil_of(ex.room, TILE), (unsigned)ceil_of(n, TILE));
     rows_by_expert_kernel<<<grid, BLOCK, 0, stream_of(call)>>>(a, b, n * k, c, ex, n, k);
@@ -42,15 +44,13 @@ static void rows_by_expert(const kernel_call *call, matrix a, matrix b, matrix c
 static void grouped(const kernel_call *c)
 {
     const op_grouped o = op_grouped_of(c);
-    rows_by_expert(c, {o.x, o.K, 1}, {o.w, o.K, 1}, {o.y, o.N, 1}, {o.offsets, o.E, o.ROOM}, o.N,
-                   o.K);
+    rows_by_expert(c, o, {o.x, o.K, 1}, {o.w, o.K, 1}, {o.y, o.N, 1});
 }
 
 static void grouped_d(const kernel_call *c)
 {
     const op_grouped_d o = op_grouped_d_of(c);
-    rows_by_expert(c, {o.dy, o.N, 1}, {o.w, 1, o.K}, {o.dx, o.K, 1}, {o.offsets, o.E, o.ROOM}, o.K,
-                   o.N);
+    rows_by_expert(c, o, {o.dy, o.N, 1}, {o.w, 1, o.K}, {o.dx, o.K, 1});
 }
 
 /* dw[e][n][k] += sum over e's rows of dy[row][n] x[row][k]. */
