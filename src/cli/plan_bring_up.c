@@ -148,14 +148,6 @@ static bool build(bring_up_step *out, const making *m, const choice *c, const ch
     return true;
 }
 
-/* Modules that the model has, of those that are worth to recompute. */
-static unsigned modules_of(const model *m)
-{
-    unsigned all = DROP_LAYERNORM | (m->attention->mla ? DROP_MLA_UP_PROJ : 0);
-    if (m->moe->experts) all |= DROP_MOE_ACT | DROP_MOE;
-    return all | (model_uses(m, BLOCK_MLP) ? DROP_MLP : 0);
-}
-
 static const char *added_text(const making *m, const choice *before, const choice *after)
 {
     textbuf t = text_init(m->a);
@@ -177,8 +169,7 @@ static unsigned more_recompute(const making *m, unsigned drop, int set)
     if (set == SETS - 1 || drop == DROP_FULL) return DROP_FULL;
     unsigned all = set >= MORE ? DROP_LAYERNORM : 0;
     for (int i = 0; i <= set % MORE; i++) all |= more[i];
-    all = drop | (all & modules_of(&m->winner->m));
-    return all & DROP_MOE ? all & ~(unsigned)(DROP_MOE_ACT | DROP_SHARED) : all;
+    return drop_tidy(drop | (all & drop_of_model(&m->winner->m)));
 }
 
 /* The fastest that fits of more recompute; where none does, of those with a part of the optimizer

@@ -76,9 +76,7 @@ static void try_variant(trial *t, const choice *c, int set)
 
 static unsigned modules_there(const trial *t, unsigned drop)
 {
-    if (!t->s->m.attention->mla) drop &= ~(unsigned)DROP_MLA_UP_PROJ;
-    if (!t->s->m.moe->experts) drop &= ~(unsigned)DROP_MOE_ACT;
-    return drop;
+    return drop & drop_of_model(&t->s->m);
 }
 
 static bool pinned(const trial *t, knob_id k)

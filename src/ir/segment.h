@@ -71,17 +71,13 @@ static inline bool step_by_micro(step_buffer b)
     return b <= STEP_MTP_LOSS;
 }
 
-/* What recompute may drop a saved buffer for. */
+/* What recompute may drop a saved buffer for: the modules of recompute_modules.def, each a bit by
+ * the place of its word among the knob's; or every saved buffer but the segment's input. */
 enum {
-    DROP_CORE_ATTN = 1,
-    DROP_LAYERNORM = 2,
-    DROP_MLA_UP_PROJ = 4,
-    DROP_MOE_ACT = 8,
-    DROP_MLP = 16,
-    DROP_MOE = 32,
-    DROP_SHARED = 64,
-    DROP_GDN_NORM_OUT = 256,
-    DROP_FULL = 128, /* every saved buffer but the segment's input */
+    DROP_MODULES = J_RECOMPUTE_MODULES_OTHER - 1,
+    DROP_FULL = 1 << DROP_MODULES,
+#define RECOMPUTE_MODULE(id, ...) DROP_##id = 1 << (J_RECOMPUTE_MODULES_##id - 1),
+#include "ir/recompute_modules.def"
 };
 
 /* What offload may copy a saved buffer to the host for, by the names of model.offload_modules;
@@ -281,15 +277,17 @@ typedef struct pair_options {
 } pair_options;
 void segment_pair(segment *out, const segment *f, const segment *b, pair_options o, arena *a);
 
-/* Modules of recompute as recipes name them, cheapest to make again first. */
-enum { DROP_MODULES = 8 };
+/* Modules of recompute: the rows of recompute_modules.def. */
 typedef struct drop_module {
     const char *word;
-    int listed; /* J_RECOMPUTE_MODULES_... */
-    unsigned drop;
+    int listed;                  /* J_RECOMPUTE_MODULES_... */
+    unsigned drop, covers, rung; /* 0: none */
 } drop_module;
 extern const drop_module drop_modules[DROP_MODULES];
-unsigned drop_of(const job *j); /* of its recompute_modules */
+unsigned drop_rung(unsigned rung);      /* 0: nothing; behind the last one DROP_FULL */
+unsigned drop_of(const job *j);         /* of its recompute_modules */
+unsigned drop_of_model(const model *m); /* modules that it has */
+unsigned drop_tidy(unsigned drop);      /* without what other modules cover */
 
 /* Recompute: what `drop` names is not saved but made again in backward, just before it is first
  * read. */

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "config/job_of.h"
 #include "config/target.h"
+#include "ir/segment.h"
 #include "plan/against.h"
 #include "plan/moves.h"
 #include "predict/try.h"
@@ -177,25 +178,18 @@ static void leave_out(module_list *x, int word)
  * one. */
 static bool climb(autofit_run *m, const autofit_set *base, autofit_set *rung)
 {
-    static const signed char order[] = {J_RECOMPUTE_MODULES_LAYERNORM,
-                                        J_RECOMPUTE_MODULES_MOE_ACT,
-                                        J_RECOMPUTE_MODULES_MLA_UP_PROJ,
-                                        J_RECOMPUTE_MODULES_GDN_NORM_OUT,
-                                        J_RECOMPUTE_MODULES_SHARED_EXPERTS,
-                                        J_RECOMPUTE_MODULES_MLP,
-                                        J_RECOMPUTE_MODULES_MOE};
     *rung = *base;
     outcome out = look(m, base);
     module_list have = modules_of(m, base);
     int64_t peak = out >= NO_ROOM ? m->peak : INT64_MAX;
-    for (size_t i = 0; have.n >= 0 && i < sizeof order; i++) {
+    for (unsigned i = 1; have.n >= 0 && drop_rung(i) != DROP_FULL; i++) {
         module_list next = have;
-        if (has(&have, order[i])) continue;
-        if (order[i] == J_RECOMPUTE_MODULES_MOE) {
-            leave_out(&next, J_RECOMPUTE_MODULES_MOE_ACT);
-            leave_out(&next, J_RECOMPUTE_MODULES_SHARED_EXPERTS);
-        }
-        next.word[next.n++] = order[i];
+        const drop_module *more = drop_modules;
+        while (more->rung != i) more++;
+        if (has(&have, more->listed)) continue;
+        for (int k = 0; k < DROP_MODULES; k++)
+            if (more->covers & drop_modules[k].drop) leave_out(&next, drop_modules[k].listed);
+        next.word[next.n++] = (signed char)more->listed;
         autofit_set set = *base;
         put_modules(m, &set, &next);
         out = look(m, &set);

@@ -106,17 +106,15 @@ void search_climb(search *s)
     choice c = r->best[0].c;
     c.graphs = SCOPE_NONE;
     if (c.overlap == OVERLAP_EP || c.overlap == OVERLAP_EP_DELAY) c.overlap = OVERLAP_NOTHING;
-    static const unsigned rungs[] = {
-        0,        DROP_LAYERNORM, DROP_MOE_ACT, DROP_MLA_UP_PROJ, DROP_GDN_NORM_OUT,
-        DROP_MLP, DROP_SHARED,    DROP_MOE,     DROP_FULL};
     unsigned drop = 0, all = 0;
     for (int i = 0; i < s->sp.n_drops; i++) all |= s->sp.drops[i];
-    for (size_t i = 0; i < sizeof rungs / sizeof rungs[0] && r->n_ladder < LADDER_MAX; i++) {
-        if (rungs[i] & ~all) continue;
-        drop |= rungs[i];
-        if (rungs[i] == DROP_MOE) drop &= ~(unsigned)(DROP_MOE_ACT | DROP_SHARED);
-        c.drop = rungs[i] == DROP_FULL ? DROP_FULL : drop;
-        if (c.overlap == OVERLAP_SHARED && (c.drop & DROP_SHARED)) c.overlap = OVERLAP_NOTHING;
+    for (unsigned i = 0, more = 0; more != DROP_FULL && r->n_ladder < LADDER_MAX; i++) {
+        more = drop_rung(i);
+        if (more & ~all) continue;
+        drop = drop_tidy(drop | more);
+        c.drop = more == DROP_FULL ? DROP_FULL : drop;
+        if (c.overlap == OVERLAP_SHARED && (c.drop & DROP_SHARED_EXPERTS))
+            c.overlap = OVERLAP_NOTHING;
         found *f = &r->ladder[r->n_ladder];
         if (!attempt_patch(s, &c, t)) continue;
         *f = (found){.c = c, .dp = t->s.lay.dp, .edp = t->s.lay.edp, .micros = t->z.micros};

@@ -14,7 +14,7 @@ static const double TAKEN_FROM = 0.001;
 /* Chunks are of what is recomputed of MLPs and experts; the host's share may go by them, too. I3 */
 static bool chunks_may_help(const search_result *r)
 {
-    const unsigned cut = DROP_MLP | DROP_MOE | DROP_SHARED | DROP_FULL;
+    const unsigned cut = DROP_MLP | DROP_MOE | DROP_SHARED_EXPERTS | DROP_FULL;
     return !r->n_best || r->best[0].c.drop & cut || r->best[0].c.offload;
 }
 

@@ -52,20 +52,6 @@ static void add_drop(space *s, unsigned drop)
     s->drops[s->n_drops++] = drop;
 }
 
-/* Modules that this model has. Experts as a whole cover what is inside of them. */
-static unsigned modules_of(const space *s, const model *m)
-{
-    unsigned all = DROP_LAYERNORM;
-    bool dense = model_uses(m, BLOCK_MLP), moe = model_uses(m, BLOCK_MOE);
-    if (m->attention->mla) all |= DROP_MLA_UP_PROJ;
-    if (model_has(m, BLOCK_GDN)) all |= DROP_GDN_NORM_OUT;
-    if (moe) all |= DROP_MOE_ACT | DROP_MOE;
-    if (moe && m->moe->shared_ffn) all |= DROP_SHARED;
-    if (dense) all |= DROP_MLP;
-    if (s->seq < 32768) all |= DROP_CORE_ATTN;
-    return all;
-}
-
 static void list_drops(space *s, const setup *base)
 {
     s->n_drops = 0;
@@ -74,11 +60,11 @@ static void list_drops(space *s, const setup *base)
         add_drop(s, how == J_RECOMPUTE_FULL ? DROP_FULL : how ? drop_of(&base->j) : 0);
         return;
     }
-    unsigned all = modules_of(s, &base->m);
-    for (int size = 0; size <= 8; size++)
-        for (unsigned d = 0; d <= 511; d++) {
-            bool inside = (d & DROP_MOE) && (d & (DROP_MOE_ACT | DROP_SHARED));
-            if ((d & ~all) || inside || __builtin_popcount(d) != size) continue;
+    unsigned all = drop_of_model(&base->m);
+    if (s->seq >= 32768) all &= ~(unsigned)DROP_CORE_ATTN;
+    for (int size = 0; size <= DROP_MODULES; size++)
+        for (unsigned d = 0; d < DROP_FULL; d++) {
+            if ((d & ~all) || drop_tidy(d) != d || __builtin_popcount(d) != size) continue;
             if (s->family && !band_supports_drops(s->family, d, s->stack)) continue;
             add_drop(s, d);
         }
@@ -378,7 +364,7 @@ bool space_overlap_ok(const space *s, const choice *c)
         return true;
     case OVERLAP_SHARED:
         return base->m.moe->shared_ffn > 0 && choice_dispatcher(s->m, c)->shared_overlap &&
-               !(c->drop & DROP_SHARED);
+               !(c->drop & DROP_SHARED_EXPERTS);
     case OVERLAP_WGRAD:
         return base->m.moe->experts > 0 && c->ep > 1;
     default:

@@ -5,8 +5,9 @@
 #include "plan/cards.h"
 #include "plan/moves.h"
 
-/* No world has more divisors, and no model more sets of modules: all of eight, and full. */
-enum { AXIS_MAX = 256, DROPS_MAX = 161 };
+/* No world has more divisors, and no model more sets of modules: five of three that
+ * cover one another (MOE), any of the others; and full. */
+enum { AXIS_MAX = 256, DROPS_MAX = (5 << (DROP_MODULES - 3)) + 1 };
 
 /* A step of more microbatches is not looked at. */
 enum { SPACE_MBS_MOST = MOVE_MBS_MOST, SPACE_MICROS_MOST = 8192 };

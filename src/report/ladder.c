@@ -74,9 +74,8 @@ int report_ladder(rung out[RUNGS_MAX], const ladder_job *j, arena *a)
     const try_job t = {j->given, j->hw, j->o, j->budget, TRY_PRICE, try_errors(j->given), 0};
     if (try_rung(&out[n], &t, moves[MOVE_NO_RECOMPUTE].e, a)) out[n++].name = "none";
     for (int i = 0; i < DROP_MODULES && n < RUNGS_MAX - 2; i++) {
-        unsigned bit = drop_modules[i].drop, parts = DROP_MOE_ACT | DROP_SHARED;
-        unsigned next = bit == DROP_MOE ? (drop & ~parts) | bit : drop | bit; /* I1 */
-        if (bit & DROP_CORE_ATTN || !try_rung(&out[n], &t, selective(a, next), a)) continue;
+        unsigned next = drop_tidy(drop | drop_modules[i].drop); /* I1 */
+        if (!drop_modules[i].rung || !try_rung(&out[n], &t, selective(a, next), a)) continue;
         drop = next;
         if (n && out[n].peak_bytes == out[n - 1].peak_bytes && out[n].step_s == out[n - 1].step_s)
             continue; /* the model has no such module */

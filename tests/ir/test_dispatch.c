@@ -142,7 +142,7 @@ static void global_loss_as_megatron_loses_a_factor(void **state)
 static void recompute_and_overlap_change_nothing(void **state)
 {
     (void)state;
-    static const unsigned drops[] = {DROP_MOE, DROP_MOE_ACT, DROP_SHARED | DROP_LAYERNORM,
+    static const unsigned drops[] = {DROP_MOE, DROP_MOE_ACT, DROP_SHARED_EXPERTS | DROP_LAYERNORM,
                                      DROP_FULL};
 #define SHARED_ASYNC "model.moe_shared_expert_overlap=true"
 #define WGRAD_ASYNC  "model.overlap_dispatch_backward_with_experts_wgrad=true"

@@ -112,8 +112,8 @@ static void recompute_is_supported_by_module(void **state)
     (void)state;
     assert_true(band_supports_drops('B', 0, "25.09"));
     assert_true(band_supports_drops('B', DROP_MLA_UP_PROJ | DROP_MOE_ACT, NULL));
-    assert_false(band_supports_drops('B', DROP_MLA_UP_PROJ | DROP_SHARED, NULL));
-    assert_true(band_supports_drops('H', DROP_SHARED, NULL));
+    assert_false(band_supports_drops('B', DROP_MLA_UP_PROJ | DROP_SHARED_EXPERTS, NULL));
+    assert_true(band_supports_drops('H', DROP_SHARED_EXPERTS, NULL));
 }
 
 int main(void)

@@ -7,7 +7,7 @@
 #define S_FC2  "mlp.shared_experts.linear_fc2.weight"
 #define S_GATE "mlp.shared_experts.gate_weight"
 
-enum { DROP_HERE = DROP_MOE | DROP_SHARED };
+enum { DROP_HERE = DROP_MOE | DROP_SHARED_EXPERTS };
 
 static int64_t shared_width(const builder *b)
 {

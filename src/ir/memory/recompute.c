@@ -15,21 +15,38 @@
 #include "ir/segment.h"
 
 const drop_module drop_modules[DROP_MODULES] = {
-    {"layernorm", J_RECOMPUTE_MODULES_LAYERNORM, DROP_LAYERNORM},
-    {"mla_up_proj", J_RECOMPUTE_MODULES_MLA_UP_PROJ, DROP_MLA_UP_PROJ},
-    {"gdn_norm_out", J_RECOMPUTE_MODULES_GDN_NORM_OUT, DROP_GDN_NORM_OUT},
-    {"moe_act", J_RECOMPUTE_MODULES_MOE_ACT, DROP_MOE_ACT},
-    {"shared_experts", J_RECOMPUTE_MODULES_SHARED_EXPERTS, DROP_SHARED},
-    {"mlp", J_RECOMPUTE_MODULES_MLP, DROP_MLP},
-    {"moe", J_RECOMPUTE_MODULES_MOE, DROP_MOE},
-    {"core_attn", J_RECOMPUTE_MODULES_CORE_ATTN, DROP_CORE_ATTN}};
+#define RECOMPUTE_MODULE(id, word, condition, rung, covers)                                        \
+    {word, J_RECOMPUTE_MODULES_##id, DROP_##id, covers, rung},
+#include "ir/recompute_modules.def"
+};
+
+unsigned drop_rung(unsigned rung)
+{
+    for (int i = 0; i < DROP_MODULES && rung; i++)
+        if (drop_modules[i].rung == rung) return drop_modules[i].drop;
+    return rung ? DROP_FULL : 0;
+}
 
 unsigned drop_of(const job *j)
 {
-    unsigned drop = 0;
+    return j->recompute_modules.set >> 1 & (DROP_FULL - 1u);
+}
+
+unsigned drop_of_model(const model *m)
+{
+    unsigned all = 0;
+#define RECOMPUTE_MODULE(id, word, condition, ...)                                                 \
+    if (condition) all |= DROP_##id;
+#include "ir/recompute_modules.def"
+    return all;
+}
+
+unsigned drop_tidy(unsigned drop)
+{
+    unsigned covered = 0;
     for (int i = 0; i < DROP_MODULES; i++)
-        if (job_lists(j->recompute_modules, drop_modules[i].listed)) drop |= drop_modules[i].drop;
-    return drop;
+        if (drop & drop_modules[i].drop) covered |= drop_modules[i].covers;
+    return drop & ~covered;
 }
 
 typedef struct replay {
