@@ -82,12 +82,15 @@ static inline program *built(const char *name, const char *words, arena *a)
     return p;
 }
 
-/* `exact`: the first loss is the same to the bit. */
+/* `exact`: the first loss is the same to the bit. Which token an expert drops at its capacity is a
+ * choice, and may hang on the order in which OpenBLAS sums: where it flips after an update, losses
+ * were 1.8e-5 to 1.8e-4 apart (with sums of asan's alignment, at factors 0.7 and 0.75 alone). */
 static inline void compare_chunks(const char *folder, const char *words, bool exact, arena *a)
 {
     static bits off[RIG_RANKS_MAX], on[RIG_RANKS_MAX];
     int n = run_bits(off, folder, common_words(a, arena_text(a, LOSSES ROOM "%s", words)));
     run_bits(on, folder, common_words(a, arena_text(a, LOSSES ROOM CHUNKS "%s", words)));
+    double limit = !exact && strstr(words, DROPS) ? 1e-3 : 1e-5;
     for (int i = 0; i < n; i++) {
         double first = fabs(on[i].g.loss[0] / off[i].g.loss[0] - 1);
         if (exact ? on[i].g.loss[0] != off[i].g.loss[0] : !(first < 2e-7))
@@ -97,7 +100,7 @@ static inline void compare_chunks(const char *folder, const char *words, bool ex
                                 on[i].n_gradients);
         if (!(far < 1e-5)) fail_msg("%s %s: rank %d: gradients are %g off", folder, words, i, far);
         for (int k = 1; k < RIG_STEPS; k++)
-            if (!(fabs(on[i].g.loss[k] / off[i].g.loss[k] - 1) < 1e-5))
+            if (!(fabs(on[i].g.loss[k] / off[i].g.loss[k] - 1) < limit))
                 fail_msg("%s %s: rank %d: loss %d is %.9g, not %.9g", folder, words, i, k,
                          on[i].g.loss[k], off[i].g.loss[k]);
     }
