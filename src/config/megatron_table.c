@@ -90,21 +90,29 @@ bool combo_writes(knob_id k)
 #define ALL  IDLE_ALL
 #define NONE IDLE_NONE
 static const idle_option idle_flags[] = {
-#define F(flag, arity, why, harmless)      {flag, ARITY_##arity, WHY_##why, harmless},
-#define O(flag, arity, key, why, harmless) F(flag, arity, why, harmless)
+#define F(flag, arity, why, harmless)          {flag, ARITY_##arity, WHY_##why, harmless},
+#define O(section, name, arity, why, harmless) F("--" name, arity, why, harmless)
+#define N(section, name, why)                  F("--no-" name, 0, why, ALL)
+#define D(section, name, why)                  N(section, name, why) F("--disable-" name, 0, why, ALL)
 #define K(key, why, harmless)
 #include "config/megatron_options.def"
 #undef F
 #undef O
+#undef N
+#undef D
 #undef K
 };
 static const idle_option idle_keys[] = {
-#define K(key, why, harmless)              {key, ARITY_1, WHY_##why, harmless},
-#define O(flag, arity, key, why, harmless) K(key, why, harmless)
+#define K(key, why, harmless)                  {key, ARITY_1, WHY_##why, harmless},
+#define O(section, name, arity, why, harmless) K(section "." name, why, harmless)
+#define N(section, name, why)                  K(section "." name, why, ALL)
+#define D(section, name, why)                  N(section, name, why)
 #define F(flag, arity, why, harmless)
 #include "config/megatron_options.def"
 #undef F
 #undef O
+#undef N
+#undef D
 #undef K
 };
 #undef ALL
@@ -122,6 +130,14 @@ static bool same_but_for_dashes(const char *a, const char *b)
     return *a == *b;
 }
 
+/* How many letters of a key are those of a row, which has - where keys have _. */
+static size_t same_letters(const char *row, const char *key)
+{
+    size_t n = 0;
+    while (row[n] && (row[n] == '-' ? '_' : row[n]) == key[n]) n++;
+    return n;
+}
+
 const idle_option *idle_flag_find(const char *flag)
 {
     for (int i = 0; i < N_IDLE; i++) {
@@ -132,26 +148,23 @@ const idle_option *idle_flag_find(const char *flag)
     return NULL;
 }
 
-static bool is_or_is_below(const char *key, const char *row)
-{
-    size_t n = strlen(row);
-    return strncmp(key, row, n) == 0 && (key[n] == 0 || key[n] == '.');
-}
-
 const idle_option *idle_key_find(const char *key)
 {
     static const idle_option variable = {"env_vars", ARITY_1, WHY_ENVIRONMENT, IDLE_ALL};
     if (text_starts(key, "env_vars.") && key[strlen("env_vars.")]) return &variable;
-    for (int i = 0; i < N_IDLE_KEYS; i++)
-        if (is_or_is_below(key, idle_keys[i].name)) return &idle_keys[i];
+    for (int i = 0; i < N_IDLE_KEYS; i++) {
+        size_t n = same_letters(idle_keys[i].name, key);
+        if (!idle_keys[i].name[n] && (!key[n] || key[n] == '.')) return &idle_keys[i];
+    }
     return NULL;
 }
 
 bool bridge_is_section(const char *word)
 {
-    for (int i = 0; i < N_IDLE_KEYS; i++)
-        if (is_or_is_below(idle_keys[i].name, word) && strlen(idle_keys[i].name) > strlen(word))
-            return true;
+    for (int i = 0; i < N_IDLE_KEYS; i++) {
+        size_t n = same_letters(idle_keys[i].name, word);
+        if (!word[n] && idle_keys[i].name[n] == '.') return true;
+    }
     return false;
 }
 

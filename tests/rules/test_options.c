@@ -13,12 +13,27 @@
 #define ALL  IDLE_ALL
 #define NONE IDLE_NONE
 static const idle_option options[] = {
-#define F(name, arity, why, harmless)      {name, ARITY_##arity, WHY_##why, harmless},
-#define K(key, why, harmless)              F(key, 1, why, harmless)
-#define O(flag, arity, key, why, harmless) F(flag, arity, why, harmless) K(key, why, harmless)
+#define F(flag, arity, why, harmless) {flag, ARITY_##arity, WHY_##why, harmless},
+#define K(key, why, harmless)         F(key, 1, why, harmless)
+#define O(section, name, arity, why, harmless)                                                     \
+    F("--" name, arity, why, harmless) K(section "." name, why, harmless)
+#define N(section, name, why) F("--no-" name, 0, why, ALL) K(section "." name, why, ALL)
+#define D(section, name, why) N(section, name, why) F("--disable-" name, 0, why, ALL)
 #include "config/megatron_options.def"
 };
 enum { N_OPTIONS = sizeof options / sizeof options[0] };
+
+/* Of the tables; a key has _ where its row has a dash. */
+static idle_option option_at(arena *a, int i)
+{
+    idle_option o = options[i];
+    if (text_starts(o.name, "--")) return o;
+    char *key = arena_copy(a, o.name, strlen(o.name));
+    for (char *c = key; *c; c++)
+        if (*c == '-') *c = '_';
+    o.name = key;
+    return o;
+}
 
 /* A recipe for our own runtime or Megatron's, and what its rules say of one option. */
 typedef struct asked {
@@ -91,8 +106,8 @@ static void options_that_change_results_are_refused(void **state)
     (void)state;
     int n_refused = 0;
     for (int i = 0; i < N_OPTIONS; i++) {
-        const idle_option *o = &options[i];
         asked *ours = ask("moefold"), *megatron = ask("megatron");
+        const idle_option option = option_at(ours->a, i), *o = &option;
         give(ours, o, other);
         give(megatron, o, other);
         const violation *v = refusal(ours, o->name);
@@ -110,7 +125,8 @@ static void harmless_values_are_not_refused(void **state)
 {
     (void)state;
     for (int i = 0; i < N_OPTIONS; i++) {
-        const idle_option *o = &options[i];
+        arena *a = arena_create();
+        const idle_option option = option_at(a, i), *o = &option;
         for (const char *p = o->harmless; p && *p && o->arity != ARITY_0; p += *p == '|') {
             asked *x = ask("moefold");
             size_t n = strcspn(p, "|");
@@ -120,6 +136,7 @@ static void harmless_values_are_not_refused(void **state)
             forget(x);
             p += n;
         }
+        arena_destroy(a);
     }
 }
 
