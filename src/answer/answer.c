@@ -41,9 +41,10 @@
 #define TEXTS(...)      TEXTS_(ALWAYS, __VA_ARGS__)
 #define TEXT_LISTS(...) BOOL_(ALWAYS, __VA_ARGS__)
 #define PAIR(...)       BOOL_(ALWAYS, __VA_ARGS__)
-#define REALS(member, ...) \
-    ROW(ALWAYS, #member, member, FIELD_REALS, "", __VA_ARGS__), .n_at = offsetof(R, n_##member), \
-    .n_size = sizeof ((R *)0)->n_##member},
+#define REALS(member, ...) NUMBERS(member, FIELD_REALS, __VA_ARGS__)
+#define INTS(member, ...)  NUMBERS(member, FIELD_INTS, __VA_ARGS__)
+#define NUMBERS(member, is, ...) ROW(ALWAYS, #member, member, is, "", __VA_ARGS__), \
+    .n_at = offsetof(R, n_##member), .n_size = sizeof ((R *)0)->n_##member},
 #define RAW(...)        RAW_(ALWAYS, __VA_ARGS__)
 #define PART(...)       PART_(ALWAYS, __VA_ARGS__)
 #define JOIN(...)       JOIN_(ALWAYS, __VA_ARGS__)
@@ -91,20 +92,22 @@ static const struct section {
     const field *(*table)(void);
     bool list; /* it prints a list of them */
 } sections[] = {
-    {"check", check_answer_fields, false},     {NULL, violation_answer_fields, false},
-    {NULL, model_answer_fields, false},        {NULL, layout_answer_fields, false},
-    {NULL, rank_memory_answer_fields, false},  {"show", show_answer_fields, false},
-    {"knobs", knob_answer_fields, true},       {"price", price_answer_fields, false},
-    {"price", no_price_answer_fields, false},  {"plan", planned_answer_fields, false},
-    {"plan", no_plan_answer_fields, false},    {NULL, row_answer_fields, false},
-    {"diff", diff_answer_fields, false},       {"diff", profiles_answer_fields, false},
-    {"trace", traces_answer_fields, false},    {"profile", profile_answer_fields, false},
-    {"tune", tune_answer_fields, false},       {"convert", convert_answer_fields, false},
-    {"eval", eval_answer_fields, false},       {"parity", parity_answer_fields, false},
-    {"train", start_event_fields, false},      {"train", iteration_event_fields, false},
-    {"train", validation_event_fields, false}, {"train", checkpoint_event_fields, false},
-    {"train", products_event_fields, false},   {"train", memory_event_fields, false},
-    {"train", host_event_fields, false},       {"train", touched_event_fields, false}};
+    {"check", check_answer_fields, false},       {NULL, violation_answer_fields, false},
+    {NULL, model_answer_fields, false},          {NULL, layout_answer_fields, false},
+    {NULL, rank_memory_answer_fields, false},    {"show", show_answer_fields, false},
+    {"knobs", knob_answer_fields, true},         {"price", price_answer_fields, false},
+    {"price", no_price_answer_fields, false},    {"plan", planned_answer_fields, false},
+    {"plan", no_plan_answer_fields, false},      {NULL, row_answer_fields, false},
+    {"diff", diff_answer_fields, false},         {"diff", profiles_answer_fields, false},
+    {"trace", traces_answer_fields, false},      {"profile", profile_answer_fields, false},
+    {"tune", tune_answer_fields, false},         {"convert", convert_answer_fields, false},
+    {"eval", eval_answer_fields, false},         {"parity", parity_answer_fields, false},
+    {"train", start_event_fields, false},        {"train", iteration_event_fields, false},
+    {"train", validation_event_fields, false},   {"train", checkpoint_event_fields, false},
+    {"train", products_event_fields, false},     {"train", memory_event_fields, false},
+    {"train", host_event_fields, false},         {"train", touched_event_fields, false},
+    {"bench", bench_answer_fields, false},       {"bench", bench_ranks_answer_fields, false},
+    {"bench", bench_recipe_answer_fields, false}};
 
 /* Lines of at most WIDTH columns, and an empty one. */
 static void add_prose(textbuf *out, const char *words)

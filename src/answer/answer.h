@@ -30,6 +30,7 @@
 #define TEXT_LISTS(key, ...)       const char *const *const *key;
 #define PAIR(key, ...)             double key[2];
 #define REALS(key, ...)            const double *key; int n_##key;
+#define INTS(key, ...)             const int64_t *key; int64_t n_##key;
 #define RAW(key, ...)              json_t *key;
 #define RAW_AS(text, key, ...)     json_t *key;
 #define PART(key, of, ...)         const struct of *key;

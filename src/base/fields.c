@@ -67,6 +67,12 @@ static json_t *value_of(const field *f, const char *it)
         }
         return out;
     }
+    case FIELD_INTS: {
+        json_t *out = json_array();
+        for (int64_t i = 0; i < count_of(f, it); i++)
+            json_array_append_new(out, json_integer((*(const int64_t *const *)at)[i]));
+        return out;
+    }
     case FIELD_JSON:
         return *(json_t *const *)at;
     case FIELD_PART:
@@ -194,6 +200,8 @@ static json_t *schema_of(json_t *done, const field *f)
                       "type", "string");
     else if (f->kind == FIELD_PAIR)
         x = json_pack("{s:s, s:{s:s}}", "type", "array", "items", "type", "number");
+    else if (f->kind == FIELD_INTS)
+        x = json_pack("{s:s, s:{s:s}}", "type", "array", "items", "type", "integer");
     else if (f->kind == FIELD_REALS)
         x = json_pack("{s:s, s:o}", "type", "array", "items",
                       any_of(json_pack("{s:s}", "type", "number")));
@@ -231,21 +239,15 @@ json_t *fields_reference(json_t *done, const field *table)
 
 static const char *type_of(const field *f)
 {
-    static const char *const types[FIELD_KINDS] = {[FIELD_BOOL] = "bool",
-                                                   [FIELD_MAYBE] = "bool",
-                                                   [FIELD_INT] = "number",
-                                                   [FIELD_INT64] = "number",
-                                                   [FIELD_REAL] = "number",
-                                                   [FIELD_TEXT] = "text",
-                                                   [FIELD_TEXTS] = "texts",
-                                                   [FIELD_TEXT_LISTS] = "lists of texts",
-                                                   [FIELD_PART] = "object",
-                                                   [FIELD_PAIR] = "two numbers",
-                                                   [FIELD_REALS] = "numbers",
-                                                   [FIELD_LIST] = "objects",
-                                                   [FIELD_POINTERS] = "objects or nulls",
-                                                   [FIELD_MAP] = "{name: value}",
-                                                   [FIELD_JOINED] = "by name"};
+    static const char *const types[FIELD_KINDS] = {
+        [FIELD_BOOL] = "bool",         [FIELD_MAYBE] = "bool",
+        [FIELD_INT] = "number",        [FIELD_INT64] = "number",
+        [FIELD_REAL] = "number",       [FIELD_TEXT] = "text",
+        [FIELD_TEXTS] = "texts",       [FIELD_TEXT_LISTS] = "lists of texts",
+        [FIELD_PART] = "object",       [FIELD_PAIR] = "two numbers",
+        [FIELD_REALS] = "numbers",     [FIELD_INTS] = "numbers",
+        [FIELD_LIST] = "objects",      [FIELD_POINTERS] = "objects or nulls",
+        [FIELD_MAP] = "{name: value}", [FIELD_JOINED] = "by name"};
     return f->kind == FIELD_JSON ? f->unit : types[f->kind];
 }
 

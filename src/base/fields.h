@@ -29,6 +29,7 @@ typedef enum field_kind {
     FIELD_TEXT_LISTS, /* of such lists; ends with NULL */
     FIELD_PAIR,       /* of doubles */
     FIELD_REALS,      /* a list of doubles, NAN: null */
+    FIELD_INTS,       /* a list of int64_t */
     FIELD_JSON,       /* handed over to what is written; `unit` is its type in JSON */
     FIELD_PART,       /* a struct with a table, by pointer */
     FIELD_LIST,       /* of those */

@@ -213,58 +213,69 @@ static json_t *json_curve(const curve *c)
     return list;
 }
 
-/* What only GPUs are measured for. */
-static void add_gpu(json_t *o, const bench *b, const measured *m)
+/* Of the forms from `first` on. */
+static const value_answer *forms_of(int *n, const curve *forms, int first, arena *a)
 {
-    static const char *const forms[] = {"forward", "data", "weight", "added"};
-    json_t *dense = json_object(), *experts = json_object(), *kinds = json_object();
-    json_t *narrow = json_object(), *narrow_experts = json_object();
-    for (int i = FORM_FORWARD; i < FORM_COUNT; i++) {
-        json_object_set_new(narrow, forms[i], json_curve(&m->narrow[i]));
-        json_object_set_new(narrow_experts, forms[i], json_curve(&m->narrow_experts[i]));
-    }
-    json_object_set_new(o, "fp8_gemm", narrow);
-    json_object_set_new(o, "fp8_grouped", narrow_experts);
-    for (int i = FORM_DATA; i < FORM_COUNT; i++) {
-        json_object_set_new(dense, forms[i], json_curve(&m->gemm_form[i]));
-        json_object_set_new(experts, forms[i], json_curve(&m->grouped_form[i]));
-    }
-    for (int k = 0; k < OP_COUNT; k++)
-        if (m->kind[k] > 0) json_object_set_new(kinds, op_infos[k].name, json_real(m->kind[k]));
-    json_object_set_new(o, "gpu", json_string(m->gpu));
-    json_object_set_new(o, "gemm_gradients", dense);
-    json_object_set_new(o, "grouped_gradients", experts);
-    json_object_set_new(o, "bytes_per_s", kinds);
-    if (m->graph_launch > 0) {
-        json_object_set_new(o, "graph_launch_s", json_real(m->graph_launch));
-        json_object_set_new(o, "replay_s", json_real(m->replay));
-    }
-    json_object_set_new(o, "to_device", json_real(m->to_device));
-    json_object_set_new(o, "to_host", json_real(m->to_host));
-    json_object_set_new(o, "both_ways", json_real(m->both_ways));
-    bench_print_gemms(b, "", o);
+    static const char *const names[] = {"forward", "data", "weight", "added"};
+    value_answer *list = ARENA_ARRAY(a, value_answer, FORM_COUNT);
+    *n = 0;
+    for (int i = first; i < FORM_COUNT; i++)
+        list[(*n)++] = (value_answer){names[i], json_curve(&forms[i])};
+    return list;
 }
 
-json_t *bench_json_messages(const measured *m)
+/* What only GPUs are measured for. */
+static const bench_gpu_answer *gpu_of(const bench *b, const measured *m)
 {
-    json_t *messages = json_object();
-    for (int k = 0; k < MEASURED_MESSAGES && m->ranks > 1; k++)
-        json_object_set_new(messages, measured_message_name((measured_message)k),
-                            json_curve(&m->message[k]));
-    return messages;
+    bench_gpu_answer *x = ARENA_NEW(b->a, bench_gpu_answer);
+    graphs_answer *graphs = ARENA_NEW(b->a, graphs_answer);
+    rate_answer *kinds = ARENA_ARRAY(b->a, rate_answer, OP_COUNT);
+    *graphs = (graphs_answer){m->graph_launch, m->replay};
+    *x = (bench_gpu_answer){.gpu = m->gpu,
+                            .bytes_per_s = kinds,
+                            .graphs = m->graph_launch > 0 ? graphs : NULL,
+                            .to_device = m->to_device,
+                            .to_host = m->to_host,
+                            .both_ways = m->both_ways,
+                            .products_file = b->tuned};
+    x->fp8_gemm = forms_of(&x->n_fp8_gemm, m->narrow, FORM_FORWARD, b->a);
+    x->fp8_grouped = forms_of(&x->n_fp8_grouped, m->narrow_experts, FORM_FORWARD, b->a);
+    x->gemm_gradients = forms_of(&x->n_gemm_gradients, m->gemm_form, FORM_DATA, b->a);
+    x->grouped_gradients = forms_of(&x->n_grouped_gradients, m->grouped_form, FORM_DATA, b->a);
+    x->products = bench_products(&x->n_products, b);
+    for (int k = 0; k < OP_COUNT; k++)
+        if (m->kind[k] > 0) kinds[x->n_bytes_per_s++] = (rate_answer){op_infos[k].name, m->kind[k]};
+    return x;
+}
+
+const value_answer *bench_messages_answer(int *n, const measured *m, arena *a)
+{
+    value_answer *list = ARENA_ARRAY(a, value_answer, MEASURED_MESSAGES);
+    *n = m->ranks > 1 ? MEASURED_MESSAGES : 0;
+    for (int k = 0; k < *n; k++)
+        list[k] =
+            (value_answer){measured_message_name((measured_message)k), json_curve(&m->message[k])};
+    return list;
 }
 
 static void print_json(const bench *b, const measured *m)
 {
-    json_t *o = json_pack(
-        "{s:i, s:i, s:s, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:f, s:f, s:f, s:o}", "ranks", m->ranks,
-        "threads", m->threads, "file", b->out, "others", m->others, "gemm", json_curve(&m->gemm),
-        "grouped", json_curve(&m->grouped), "attention", json_curve(&m->attention[0]),
-        "attention_backward", json_curve(&m->attention[1]), "memory", json_curve(&m->memory),
-        "copy", json_curve(&m->copy), "least_s", m->least, "launch_s", m->launch, "latency_s",
-        m->latency, "messages", bench_json_messages(m));
-    if (m->gpu[0]) add_gpu(o, b, m);
-    cli_json_print(o);
+    bench_answer x = {.ranks = m->ranks,
+                      .threads = m->threads,
+                      .file = b->out,
+                      .others = m->others,
+                      .gemm = json_curve(&m->gemm),
+                      .grouped = json_curve(&m->grouped),
+                      .attention = json_curve(&m->attention[0]),
+                      .attention_backward = json_curve(&m->attention[1]),
+                      .memory = json_curve(&m->memory),
+                      .copy = json_curve(&m->copy),
+                      .least_s = m->least,
+                      .launch_s = m->launch,
+                      .latency_s = m->latency,
+                      .gpu = m->gpu[0] ? gpu_of(b, m) : NULL};
+    x.messages = bench_messages_answer(&x.n_messages, m, b->a);
+    cli_json_print(answer_json(bench_answer, &x));
 }
 
 /* ---- measuring */
@@ -335,7 +346,7 @@ static status measure_here(bench *b, error *err)
                              : measured_write(&m, b->out, err);
         if (!st && b->json) print_json(b, &m);
         if (!st && !b->json) print_table(b, &m);
-        if (!st && bench_on_gpu(b) && !b->json) bench_print_gemms(b, "these measurements", NULL);
+        if (!st && bench_on_gpu(b) && !b->json) bench_print_gemms(b, "these measurements");
         if (!st) fprintf(stderr, "moefold bench: wrote %s\n", b->out);
     }
     if (c) comm_close(c);

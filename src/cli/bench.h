@@ -2,6 +2,7 @@
 #ifndef CLI_BENCH_H
 #define CLI_BENCH_H
 
+#include "answer/answer.h"
 #include "cli/cli.h"
 #include "backend/device/cuda.h"
 #include "hardware/hardware.h"
@@ -34,7 +35,7 @@ status bench_find_place(bench *b, error *err);
 int bench_cores(int ranks);                          /* threads of a rank of so many */
 void bench_progress(void *who, int done, int total); /* of a progress */
 void bench_print_curve(bench *b, const char *name, const curve *c, const char *unit);
-json_t *bench_json_messages(const measured *m);
+const value_answer *bench_messages_answer(int *n, const measured *m, arena *a);
 void bench_warn_of_others(const measured *m);
 
 /* bench_ranks.c. Several ranks of a device that is no CPU: their messages are measured, and b->base
@@ -55,9 +56,9 @@ status bench_threads(bench *b, error *err);
 /* bench_gemms.c. The device that tunes GEMMs into b->tuned. */
 device_options bench_tuning_device(const bench *b);
 
-/* Prints what the tuning of this process gained: a line for each GEMM, or with --json an array
- * into `to`. */
-void bench_print_gemms(const bench *b, const char *of, json_t *to);
+/* What the tuning of this process gained, a line for each GEMM; and for programs. */
+void bench_print_gemms(const bench *b, const char *of);
+const product_answer *bench_products(int *n, const bench *b);
 
 /* `moefold bench --device cuda RECIPE`: tunes the GEMMs of a recipe. */
 status bench_recipe(bench *b, const cli_words *w, bool *done, error *err);

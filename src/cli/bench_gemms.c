@@ -53,39 +53,47 @@ static void print_line(const bench *b, const lt_use *u)
         printf("   the heuristic's first of %d stays\n", u->tried);
 }
 
-static json_t *json_of(const lt_use *u)
+const product_answer *bench_products(int *n, const bench *b)
 {
-    const lt_shape *s = &u->shape;
-    return json_pack("{s:s, s:I, s:I, s:I, s:s, s:s, s:b, s:b, s:b, s:i, s:i, s:f, s:f}", "name",
-                     u->name, "m", (json_int_t)s->m, "n", (json_int_t)s->n, "k", (json_int_t)s->k,
-                     "in", dtype_name(s->in), "out", dtype_name(s->out), "added", s->add,
-                     "a_turned", s->a_turned, "b_turned", s->b_turned, "tried", u->tried, "number",
-                     u->place + 1, "first_s", u->first_s, "tuned_s", u->own_s);
+    lt_use *list = ARENA_ARRAY(b->a, lt_use, PRODUCTS_MAX);
+    product_answer *out = ARENA_ARRAY(b->a, product_answer, PRODUCTS_MAX);
+    *n = tuned_of_process(list, PRODUCTS_MAX);
+    for (int i = 0; i < *n; i++) {
+        const lt_use *u = &list[i];
+        const lt_shape *s = &u->shape;
+        out[i] = (product_answer){.name = u->name,
+                                  .m = s->m,
+                                  .n = s->n,
+                                  .k = s->k,
+                                  .in = dtype_name(s->in),
+                                  .out = dtype_name(s->out),
+                                  .added = s->add,
+                                  .a_turned = s->a_turned,
+                                  .b_turned = s->b_turned,
+                                  .tried = u->tried,
+                                  .number = u->place + 1,
+                                  .first_s = u->first_s,
+                                  .tuned_s = u->own_s};
+    }
+    return out;
 }
 
-void bench_print_gemms(const bench *b, const char *of, json_t *to)
+void bench_print_gemms(const bench *b, const char *of)
 {
     lt_use *list = ARENA_ARRAY(b->a, lt_use, PRODUCTS_MAX);
     int n = tuned_of_process(list, PRODUCTS_MAX), faster = 0;
     double first = 0, own = 0;
-    json_t *array = json_array();
     for (int i = 0; i < n; i++) {
         faster += list[i].place > 0;
         first += list[i].first_s;
         own += list[i].own_s;
-        json_array_append_new(array, json_of(&list[i]));
     }
-    if (to) {
-        json_object_set(to, "products", array);
-        json_object_set_new(to, "products_file", json_string(b->tuned));
-    } else if (n) {
-        printf("GEMM by cuBLASLt in %s: %d shapes, %d faster with another algorithm than the "
-               "heuristic's first; one of each takes %.3f instead of %.3f ms (%.1f %%)\n",
-               of, n, faster, 1e3 * own, 1e3 * first, 100 * (own / first - 1));
-        for (int i = 0; i < n; i++) print_line(b, &list[i]);
-        fprintf(stderr, "moefold bench: wrote %s\n", b->tuned);
-    }
-    json_decref(array);
+    if (!n) return;
+    printf("GEMM by cuBLASLt in %s: %d shapes, %d faster with another algorithm than the "
+           "heuristic's first; one of each takes %.3f instead of %.3f ms (%.1f %%)\n",
+           of, n, faster, 1e3 * own, 1e3 * first, 100 * (own / first - 1));
+    for (int i = 0; i < n; i++) print_line(b, &list[i]);
+    fprintf(stderr, "moefold bench: wrote %s\n", b->tuned);
 }
 
 /* ---- a recipe */
@@ -123,14 +131,14 @@ static status find_gpu_and_file(bench *b, error *err)
 
 static void print_recipe(const bench *b, const recipe *r, int others)
 {
-    json_t *o = b->json ? json_pack("{s:s, s:s, s:i}", "gpu", b->gpu.name, "recipe", r->name,
-                                    "own_kernels", others)
-                        : NULL;
-    bench_print_gemms(b, r->name, o);
-    if (o)
-        cli_json_print(o);
-    else
-        printf("  %d operations of the program are GEMMs by our own kernels\n", others);
+    if (b->json) {
+        bench_recipe_answer x = {b->gpu.name, r->name, others, .products_file = b->tuned};
+        x.products = bench_products(&x.n_products, b);
+        cli_json_print(answer_json(bench_recipe_answer, &x));
+        return;
+    }
+    bench_print_gemms(b, r->name);
+    printf("  %d operations of the program are GEMMs by our own kernels\n", others);
 }
 
 status bench_recipe(bench *b, const cli_words *w, bool *done, error *err)

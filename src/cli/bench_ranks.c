@@ -89,11 +89,18 @@ static void print_messages(bench *b, const measured *m)
 
 static void print_json(const bench *b, const measured *m)
 {
-    cli_json_print(json_pack("{s:i, s:i, s:s, s:s, s:s, s:s, s:s, s:i, s:f, s:f, s:o}", "ranks",
-                             m->ranks, "threads", m->threads, "file", b->out, "base", b->base.path,
-                             "device", m->device, "gpu", m->gpu, "transport", m->transport,
-                             "devices", m->devices, "others", m->others, "latency_s", m->latency,
-                             "messages", bench_json_messages(m)));
+    bench_ranks_answer x = {.ranks = m->ranks,
+                            .threads = m->threads,
+                            .file = b->out,
+                            .base = b->base.path,
+                            .device = m->device,
+                            .gpu = m->gpu,
+                            .transport = m->transport,
+                            .devices = m->devices,
+                            .others = m->others,
+                            .latency_s = m->latency};
+    x.messages = bench_messages_answer(&x.n_messages, m, b->a);
+    cli_json_print(answer_json(bench_ranks_answer, &x));
 }
 
 static status write_messages(bench *b, const measured *m, error *err)

@@ -2,6 +2,7 @@
 #ifndef CLI_REPORT_H
 #define CLI_REPORT_H
 
+#include "answer/answer.h"
 #include "cli/cli.h"
 #include "predict/price.h"
 #include "report/schedule.h"
@@ -19,14 +20,14 @@ typedef struct report_job {
 /* Everything about one recipe; `fits` is set. The caller gives it back. */
 json_t *report_json(const report_job *j, bool *fits, arena *a);
 
-json_t *report_json_schedule(const report_schedule *x);
+const page_schedule_answer *report_schedule_answer(const report_schedule *x, arena *a);
 
 /* report_layout.c: both rank grids, stages, knobs. */
-json_t *report_json_layout(const setup *s);
-json_t *report_json_stages(const setup *s);
-json_t *report_json_knobs(const setup *s, arena *a);
+const page_layout_answer *report_layout_answer(const setup *s, arena *a);
+const page_stage_answer *report_stages_answer(int *n, const setup *s, arena *a);
+const char *const *const *report_knobs_answer(const setup *s, arena *a);
 
 /* report_compare.c: the ladder, single changes, and the front of its job. */
-void report_add_comparisons(json_t *o, const report_job *j, const price *p, arena *a);
+const page_compared_answer *report_comparisons(const report_job *j, const price *p, arena *a);
 
 #endif

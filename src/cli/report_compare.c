@@ -9,44 +9,23 @@
 
 enum { CHANGES = 10 };
 
-static json_t *json_ladder(const report_job *j, const price *p, try_budget *budget, arena *a)
+static const rung_answer *ladder_of(int *n, const report_job *j, const price *p, try_budget *budget,
+                                    arena *a)
 {
     rung rungs[RUNGS_MAX];
+    rung_answer *list = ARENA_ARRAY(a, rung_answer, RUNGS_MAX);
     ladder_job asked = {.given = j->given, .resolved = &j->s->j, .now = p, .hw = j->hw};
     asked.o = j->o;
     asked.budget = budget;
-    int n = report_ladder(rungs, &asked, a);
-    json_t *list = json_array();
-    for (int i = 0; i < n; i++)
-        json_array_append_new(
-            list, json_pack("{s:s, s:s, s:b, s:f, s:I, s:b}", "recompute", rungs[i].name, "change",
-                            rungs[i].words, "own", rungs[i].own, "step_s", rungs[i].step_s,
-                            "peak_bytes", (json_int_t)rungs[i].peak_bytes, "fits", rungs[i].fits));
+    *n = report_ladder(rungs, &asked, a);
+    for (int i = 0; i < *n; i++)
+        list[i] = (rung_answer){rungs[i].name,   rungs[i].words,      rungs[i].own,
+                                rungs[i].step_s, rungs[i].peak_bytes, rungs[i].fits};
     return list;
-}
-
-static json_t *json_changes(const report_job *j, const price *p, try_budget *budget, arena *a)
-{
-    price_change changes[CHANGES];
-    change_job asked = {j->given, p, j->hw, j->o, budget};
-    int n = price_changes(changes, CHANGES, &asked, a);
-    json_t *list = json_array();
-    for (int i = 0; i < n; i++)
-        json_array_append_new(
-            list, json_pack("{s:s, s:f, s:f, s:I, s:b}", "change", changes[i].words, "gain",
-                            changes[i].gain, "step_s", changes[i].step_s, "peak_bytes",
-                            (json_int_t)changes[i].peak_bytes, "fits", changes[i].fits));
-    return list;
-}
-
-static json_t *json_found(const found *list, int n, arena *a)
-{
-    const row_answer *rows = plan_rows_answer(list, n, a);
-    return fields_list(row_answer_fields(), rows, sizeof *rows, n);
 }
 
 /* The job of the recipe, searched. Where nothing can be, the page says why. */
-static void add_front(json_t *o, const report_job *j, double until, arena *a)
+static void search_job(page_compared_answer *out, const report_job *j, double until, arena *a)
 {
     recipe *wanted = ARENA_NEW(a, recipe);
     search_result *r = ARENA_NEW(a, search_result);
@@ -59,16 +38,24 @@ static void add_front(json_t *o, const report_job *j, double until, arena *a)
     search_options so = {.hw = j->hw, .until = until, .best = 3};
     if (j->o) so.prices = *j->o;
     status st = search_run(r, wanted, &so, a, &err);
-    if (st) json_object_set_new(o, "front_why_not", json_string(err.text));
-    json_object_set_new(o, "front", json_found(r->front, st ? 0 : r->n_front, a));
-    json_object_set_new(o, "best", json_found(r->best, st ? 0 : r->n_best, a));
+    if (st) {
+        out->front_why_not = arena_text(a, "%s", err.text);
+        return;
+    }
+    out->front = plan_rows_answer(r->front, out->n_front = r->n_front, a);
+    out->best = plan_rows_answer(r->best, out->n_best = r->n_best, a);
 }
 
-void report_add_comparisons(json_t *o, const report_job *j, const price *p, arena *a)
+const page_compared_answer *report_comparisons(const report_job *j, const price *p, arena *a)
 {
     double third = j->seconds / 3;
-    try_budget rungs = {.left = TRY_SECONDS(third)}, changes = rungs;
-    json_object_set_new(o, "ladder", json_ladder(j, p, &rungs, a));
-    json_object_set_new(o, "changes", json_changes(j, p, &changes, a));
-    add_front(o, j, clock_seconds() + third, a);
+    try_budget rungs = {.left = TRY_SECONDS(third)}, budget = rungs;
+    change_job asked = {j->given, p, j->hw, j->o, &budget};
+    price_change *changes = ARENA_ARRAY(a, price_change, CHANGES);
+    page_compared_answer *x = ARENA_NEW(a, page_compared_answer);
+    x->ladder = ladder_of(&x->n_ladder, j, p, &rungs, a);
+    x->n_changes = price_changes(changes, CHANGES, &asked, a);
+    x->changes = changes;
+    search_job(x, j, clock_seconds() + third, a);
+    return x;
 }

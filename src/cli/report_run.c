@@ -43,25 +43,21 @@ static json_t *json_validation(const run_lines *l)
     return list;
 }
 
-/* Of each expert, in thousandths of its layer's mean. */
-static json_t *json_expert_loads(const routing *r)
+static const page_routing_answer *loads_of(const routing *r, arena *a)
 {
-    json_t *layers = json_array();
+    page_routing_answer *x = ARENA_NEW(a, page_routing_answer);
+    page_loads_answer *layers = ARENA_ARRAY(a, page_loads_answer, r->n);
+    *x = (page_routing_answer){r->experts, r->steps, 0, layers, 0};
     for (int64_t i = 0; i < r->n && i * r->experts < LOADS_MAX; i++) {
-        json_t *list = json_array();
+        int64_t *list = ARENA_ARRAY(a, int64_t, r->experts);
         double sum = 0;
         for (int64_t e = 0; e < r->experts; e++) sum += r->layers[i].loads[e];
-        for (int64_t e = 0; e < r->experts; e++)
-            json_array_append_new(list,
-                                  json_integer(sum > 0 ? llround(1000 * r->layers[i].loads[e] *
-                                                                 (double)r->experts / sum)
-                                                       : 0));
-        json_array_append_new(layers, json_pack("{s:I, s:o}", "layer",
-                                                (json_int_t)r->layers[i].layer, "loads", list));
+        for (int64_t e = 0; e < r->experts && sum > 0; e++)
+            list[e] = llround(1000 * r->layers[i].loads[e] * (double)r->experts / sum);
+        layers[x->n_layers++] = (page_loads_answer){r->layers[i].layer, list, r->experts};
     }
-    return json_pack("{s:I, s:I, s:I, s:o}", "experts", (json_int_t)r->experts, "steps",
-                     (json_int_t)r->steps, "left_out",
-                     (json_int_t)(r->n - (int64_t)json_array_size(layers)), "layers", layers);
+    x->left_out = r->n - x->n_layers;
+    return x;
 }
 
 /* The summary without what the page has elsewhere. */
@@ -74,44 +70,26 @@ static json_t *json_summary(const json_t *summary)
     return o;
 }
 
-static status add_trace(json_t *o, const run_folder *f, const setup *s, arena *a, error *err)
-{
-    trace t;
-    report_schedule x;
-    status st = trace_read(&t, f->trace, a, err);
-    if (st) return st;
-    if (run_schedule(&x, &t, s, a)) json_object_set_new(o, "schedule", report_json_schedule(&x));
-    return OK;
-}
-
-static status add_loads(json_t *o, const run_folder *f, arena *a, error *err)
-{
-    routing r;
-    status st = routing_read(&r, f->routing, a, err);
-    if (!st) json_object_set_new(o, "loads", json_expert_loads(&r));
-    return st;
-}
-
 status report_json_run(json_t **out, const run_folder *f, const setup *s, arena *a, error *err)
 {
-    json_t *o = json_object();
     double *steps;
-    json_t *list = json_array();
-    int64_t n = run_steps(f, &steps, a);
-    for (int64_t i = n > LINES_MAX ? n - LINES_MAX : 0; i < n; i++)
-        json_array_append_new(list, json_real(steps[i]));
-    json_object_set_new(o, "path", json_string(f->path));
-    json_object_set_new(o, "lines", json_lines(&f->lines));
-    json_object_set_new(o, "all_lines", json_integer(f->lines.n));
-    json_object_set_new(o, "validation", json_validation(&f->lines));
-    json_object_set_new(o, "steps", list);
-    if (f->summary) json_object_set_new(o, "summary", json_summary(f->summary));
-    status st = f->trace ? add_trace(o, f, s, a, err) : OK;
-    if (!st && f->routing) st = add_loads(o, f, a, err);
-    if (st) {
-        json_decref(o);
-        return st;
-    }
-    *out = o;
+    trace t;
+    report_schedule shown;
+    routing r;
+    int64_t n = run_steps(f, &steps, a), from = n > LINES_MAX ? n - LINES_MAX : 0;
+    page_run_answer x = {.path = f->path,
+                         .all_lines = f->lines.n,
+                         .steps = steps + from,
+                         .n_steps = (int)(n - from)};
+    status st = f->trace ? trace_read(&t, f->trace, a, err) : OK;
+    if (!st && f->trace && run_schedule(&shown, &t, s, a))
+        x.schedule = report_schedule_answer(&shown, a);
+    if (!st && f->routing) st = routing_read(&r, f->routing, a, err);
+    if (st) return st;
+    if (f->routing) x.loads = loads_of(&r, a);
+    x.lines = json_lines(&f->lines);
+    x.validation = json_validation(&f->lines);
+    if (f->summary) x.summary = json_summary(f->summary);
+    *out = answer_json(page_run_answer, &x);
     return OK;
 }
