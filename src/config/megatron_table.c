@@ -90,10 +90,10 @@ bool combo_writes(knob_id k)
 #define ALL  IDLE_ALL
 #define NONE IDLE_NONE
 static const idle_option idle_flags[] = {
-#define F(flag, arity, why, harmless)          {flag, ARITY_##arity, WHY_##why, harmless},
-#define O(section, name, arity, why, harmless) F("--" name, arity, why, harmless)
-#define N(section, name, why)                  F("--no-" name, 0, why, ALL)
-#define D(section, name, why)                  N(section, name, why) F("--disable-" name, 0, why, ALL)
+#define F(flag, arity, why, harmless)    {flag, ARITY_##arity, WHY_##why, harmless},
+#define O(s, name, arity, why, harmless) F("--" name, arity, why, harmless)
+#define N(s, name, why)                  F("--no-" name, 0, why, ALL)
+#define D(s, name, why)                  N(s, name, why) F("--disable-" name, 0, why, ALL)
 #define K(key, why, harmless)
 #include "config/megatron_options.def"
 #undef F

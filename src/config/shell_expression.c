@@ -1,5 +1,5 @@
-/* shell_expression.c - what $((...)), [ ] and [[ ]] come to: numbers of 64 bits, yes and no, or that
- * it depends on what is not known.
+/* shell_expression.c - what $((...)), [ ] and [[ ]] come to: numbers of 64 bits, yes and no, or
+ * that it depends on what is not known.
  *
  * I1  What is not known makes a whole number not known: it then holds the marks of all that is
  *     missing, so that they can be named.
