@@ -7,7 +7,8 @@
  * of the same GPU or the shipped one.
  *
  * I1  Efficiencies are parts: of the file's peak, of the best rate of any size.
- * I2  The price adds the smallest kernel's time to each operation of a GPU, so it is taken off here.
+ * I2  The price adds the smallest kernel's time to each operation of a GPU, so it is taken off
+ *     here.
  * I3  The length of sums counts by itself (depth), so it is taken out of curves.
  * I4  What is read back must not grow faster than sizes (measured_cut). */
 #define _GNU_SOURCE

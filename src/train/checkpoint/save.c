@@ -5,7 +5,8 @@
  * I2  What fails on one rank between start and finish is kept until finish, where all learn it.
  * I3  The thread touches its own plan and files, and no communicator.
  * I4  Values pass box after box, each row-major: copy, file and specs have one order.
- * I5  Every rank that will write tries to beforehand: ranks on other machines may see another disk. */
+ * I5  Every rank that will write tries to beforehand: ranks on other machines may see another
+ *     disk. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <inttypes.h>
@@ -26,8 +27,8 @@
 #include "train/checkpoint/tensor_file.h"
 #include "train/checkpoint/disk.h"
 
-/* ---- one rank's tensor files: planned first, then, if asked, copied, so that the arrays may change,
- * then written, by any thread */
+/* ---- one rank's tensor files: planned first, then, if asked, copied, so that the arrays may
+ * change, then written, by any thread */
 
 typedef struct written_box {
     const weight *w;

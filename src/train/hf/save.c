@@ -107,8 +107,8 @@ static const char *shard_name(const saving *v, int shard)
     return arena_text(v->a, "model-%05d-of-%05d.safetensors", shard + 1, v->n_shards);
 }
 
-/* ---- files that go with a model and say nothing of its weights: the tokenizer's, the generation's,
- * chat templates, Python code that config.json or the tokenizer names */
+/* ---- files that go with a model and say nothing of its weights: the tokenizer's, the
+ * generation's, chat templates, Python code that config.json or the tokenizer names */
 
 enum { FILE_BYTES_MAX = 1 << 29, FILES_MAX = 64 };
 

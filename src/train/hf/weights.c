@@ -212,8 +212,8 @@ static status find_reason(finder *f, hf_entry *e)
     return e->reason ? OK : unknown(f, e);
 }
 
-/* Gives each tensor that no weight has used a reason to be ignored, or fails with the first that has
- * none. */
+/* Gives each tensor that no weight has used a reason to be ignored, or fails with the first that
+ * has none. */
 static status find_leftovers(hf_source *src, const setup *s, error *err)
 {
     finder f = {src, s, err};

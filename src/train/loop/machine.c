@@ -1,5 +1,5 @@
-/* machine.c - what the machine does for a run beside its plan: what Linux counts of the process, what
- * the host takes to launch a step, memory outside the arena, algorithms of GEMMs. */
+/* machine.c - what the machine does for a run beside its plan: what Linux counts of the process,
+ * what the host takes to launch a step, memory outside the arena, algorithms of GEMMs. */
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>

@@ -19,8 +19,8 @@
 #include "train/loop/facts.h"
 #include "train/loop/state.h"
 
-/* ---- which files a run reads: the knobs that name them, and the two kinds of files that name them in
- * their stead, as Megatron-LM reads them */
+/* ---- which files a run reads: the knobs that name them, and the two kinds of files that name them
+ * in their stead, as Megatron-LM reads them */
 
 static data_paths words_of_text(const trainer *t, const char *text)
 {
