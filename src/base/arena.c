@@ -51,7 +51,9 @@ typedef struct chunk {
 
 struct arena {
     chunk *newest;
-    chunk *spare; /* I3 */
+    chunk *spare;                /* I3 */
+    arena *newest_child, *older; /* of its own; of its parent's */
+    int n_children;
 };
 
 enum { CHUNK_BYTES = 64 * 1024, ALIGN = 16 };
@@ -111,9 +113,28 @@ static void free_all(chunk *c)
     }
 }
 
+arena *arena_child(arena *parent)
+{
+    arena *a = arena_create();
+    a->older = parent->newest_child;
+    parent->newest_child = a;
+    parent->n_children++;
+    return a;
+}
+
+static void end_children(arena *a, int left)
+{
+    for (; a->n_children > left; a->n_children--) {
+        arena *child = a->newest_child;
+        a->newest_child = child->older;
+        arena_destroy(child);
+    }
+}
+
 void arena_destroy(arena *a)
 {
     if (!a) return;
+    end_children(a, 0);
     free_all(a->newest);
     free_all(a->spare);
     free(a);
@@ -165,11 +186,12 @@ char *arena_text(arena *a, const char *format, ...)
 
 arena_place arena_mark(const arena *a)
 {
-    return (arena_place){a->newest, a->newest->used};
+    return (arena_place){a->newest, a->newest->used, a->n_children};
 }
 
 void arena_release(arena *a, arena_place place)
 {
+    end_children(a, place.n_children);
     while (a->newest != place.chunk) {
         chunk *c = a->newest;
         forbid(c->bytes, c->used);

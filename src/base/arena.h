@@ -14,6 +14,10 @@ typedef struct arena arena;
 arena *arena_create(void);
 void arena_destroy(arena *a);
 
+/* One that ends with its parent, or is given back as what the parent took at that time: for
+ * lists that grow while others mark and release the parent. */
+arena *arena_child(arena *parent);
+
 void *arena_take(arena *a, size_t bytes);
 void *arena_take_raw(arena *a, size_t bytes); /* not zeroed: whoever takes it writes all of it */
 char *arena_copy(arena *a, const char *text, size_t n); /* n bytes and a final 0 */
@@ -33,6 +37,7 @@ void *arena_larger(arena *a, const void *list, size_t used, size_t bytes);
 typedef struct arena_place {
     void *chunk;
     size_t used;
+    int n_children;
 } arena_place;
 arena_place arena_mark(const arena *a);
 void arena_release(arena *a, arena_place place);

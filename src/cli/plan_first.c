@@ -83,7 +83,8 @@ static const text_answer *extras(int *n, const plan_answer *p, arena *a)
     *n = 0;
     for (knob_id k = 0; k < K_COUNT; k++) {
         const setting *now = &r->knob[k], *before = &p->given->knob[k];
-        bool same = before->from == FROM_USER && value_equal(before->v, now->v);
+        bool same = before->from == FROM_USER && value_equal(before->v, now->v) &&
+                    !text_equal(before->why, RULES_WHY);
         bool empty = now->v.kind == V_NULL || (now->v.kind == V_LIST && !now->v.list.n);
         bool ours = now->from == FROM_USER && (!same || k == K_ALLOC_CONF) && !axis_in_row(k);
         if (!ours || (empty && before->from != FROM_USER)) continue;

@@ -2,9 +2,15 @@
  *
  * I1  Defaults leave out layouts: features that no published run has, weights in 16 bits, other
  *     number formats. That nothing fits is said when nothing fits without them either; a layout
- *     that is found so comes with the defaults that were left for it. What a person set is none. */
+ *     that is found so comes with the defaults that were left for it. What a person set is none.
+ * I2  Where a system's own defaults break a rule in every layout, what repairs it is set, if nobody
+ *     said otherwise; the plan lists it among what it sets. */
+#include <string.h>
+
 #include "base/clock.h"
 #include "cli/plan.h"
+
+enum { OPEN_MOST = 8 }; /* repairs of defaults */
 
 static bool leave_published(search_options *o, const search_result *r)
 {
@@ -63,6 +69,34 @@ static status search_wider(plan_answer *p, search_options *o, arena *a, error *e
     return st;
 }
 
+/* I2. Does a repair change nothing but what is open, and is no matter of what the job is? */
+static bool is_open(const recipe *given, const char *const *repair, arena *a)
+{
+    static const knob_id purpose[] = {K_MODEL,  K_SYSTEM, K_TARGET, K_GPU,
+                                      K_N_GPUS, K_SEQ,    K_GBS,    K_PRECISION};
+    for (; *repair; repair++) {
+        int k = knob_find(arena_copy(a, *repair, strcspn(*repair, "=")), NULL);
+        if (k < 0 || given->knob[k].from != FROM_NOTHING || axis_decides((knob_id)k)) return false;
+        for (size_t i = 0; i < sizeof purpose / sizeof purpose[0]; i++)
+            if (k == (int)purpose[i]) return false;
+    }
+    return true;
+}
+
+static bool set_open(plan_answer *p, arena *a)
+{
+    const violations *never = &p->result->never;
+    for (int i = 0; i < never->n; i++)
+        for (int k = 0; k < never->list[i].n_repairs; k++) {
+            recipe *r = ARENA_NEW(a, recipe);
+            const char *const *words = never->list[i].repairs[k];
+            if (!is_open(p->given, words, a) || !rules_apply(r, p->given, words, a)) continue;
+            p->given = r;
+            return true;
+        }
+    return false;
+}
+
 status plan_search(plan_answer *p, const plan_words *w, search_options *o, arena *a, error *err)
 {
     *o = (search_options){.hw = p->hw,
@@ -75,6 +109,8 @@ status plan_search(plan_answer *p, const plan_words *w, search_options *o, arena
     p->result = ARENA_NEW(a, search_result);
     status st = plan_refuse_target(p, a, err);
     if (!st) st = search_wider(p, o, a, err);
+    for (int i = 0; i < OPEN_MOST && st == ERR_RULE && set_open(p, a); i++)
+        st = search_wider(p, o, a, err);
     if (!st) search_own_ways(&p->ways, p->result, &p->given, o, a);
     p->complete = p->result->complete;
     if (st == ERR_RULE && !p->result->not_known && !p->result->never.n && !p->result->counts.legal)

@@ -230,13 +230,13 @@ static void find_buckets(ranks *r, rank_facts *out, const setup *s, const cost_m
     int64_t rows = 4 * s->params.n_rows;
     for (int64_t v = 0; v < s->pipe.vpp; v++)
         rows += (s->pipe.stages[v * s->pipe.pp + rank].n_layers + 2) * 32;
-    out->buckets = ARENA_ARRAY(r->scratch, bucket_time, rows);
+    out->buckets = ARENA_RAW(r->scratch, bucket_time, rows);
     out->first_bucket = ARENA_ARRAY(r->a, int, s->pipe.vpp + 1);
     walk *w = &r->work->w;
     *w = (walk){.s = s, .cost = cost, .a = r->scratch, .out = out, .types = number_types_of(&s->j)};
     w->quant = quant_plan_of(&s->j);
-    w->uncut = ARENA_ARRAY(r->scratch, extent, rows);
-    w->slices = ARENA_ARRAY(r->scratch, extent, rows);
+    w->uncut = ARENA_RAW(r->scratch, extent, rows);
+    w->slices = ARENA_RAW(r->scratch, extent, rows);
     for (int i = 0; i < 2; i++) w->shards[i] = optimizer_shards(&s->j, &s->lay, i);
     w->replicas[0] = group_width(s, GROUP_DP_CP) > 1;
     w->replicas[1] = group_width(s, GROUP_EDP) > 1;

@@ -451,14 +451,16 @@ void choice_set(recipe *r, choice_maker *m, const choice *c)
 
 void choice_open(choice_maker *m, const recipe *given, arena *a)
 {
-    *m = (choice_maker){.a = a, .given = given, .ours = target_of(given) == TARGET_MOEFOLD};
+    /* bases and splits are made when they are first asked for, wherever that is */
+    *m = (choice_maker){
+        .a = arena_child(a), .given = given, .ours = target_of(given) == TARGET_MOEFOLD};
     job_of(&m->asked, given);
     m->world = m->asked.n_gpus;
     for (int k = 0; k < K_COUNT; k++) {
         m->pinned[k] = recipe_by_user(given, (knob_id)k);
         m->by_plan[k] = recipe_why(given, (knob_id)k) == by_plan;
     }
-    memo_init(&m->splits, 3 * sizeof(int64_t), a);
+    memo_init(&m->splits, 3 * sizeof(int64_t), m->a);
     open_lists(m);
 }
 

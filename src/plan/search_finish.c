@@ -102,10 +102,10 @@ void search_climb(search *s)
     search_result *r = s->out;
     if (!r->n_best || s->o->only_fit) return;
     attempt *t = &s->tried;
-    t->message = 0; /* rungs have the same stages, and are compared with one another */
     choice c = r->best[0].c;
     c.graphs = SCOPE_NONE;
     if (c.overlap == OVERLAP_EP || c.overlap == OVERLAP_EP_DELAY) c.overlap = OVERLAP_NOTHING;
+    t->message = search_message(s, &c);
     unsigned drop = 0, all = 0;
     for (int i = 0; i < s->sp.n_drops; i++) all |= s->sp.drops[i];
     for (unsigned i = 0, more = 0; more != DROP_FULL && r->n_ladder < LADDER_MAX; i++) {

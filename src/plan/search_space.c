@@ -89,12 +89,7 @@ static int64_t layers_of(const space *s)
 
 static void keep_split(space *s, struct pp_split x)
 {
-    if (s->n_splits == s->room) {
-        s->room = s->room ? 2 * s->room : 256;
-        struct pp_split *larger = ARENA_ARRAY(s->m->a, struct pp_split, s->room);
-        if (s->n_splits) memcpy(larger, s->splits, sizeof *larger * (size_t)s->n_splits);
-        s->splits = larger;
-    }
+    ARENA_GROW(s->m->a, s->splits, s->n_splits, s->room);
     s->splits[s->n_splits++] = x;
 }
 

@@ -107,7 +107,7 @@ static bool apply(fix_search *q, const fix_set *set, recipe *r, arena *a)
     r->a = a;
     error err;
     for (int i = 0; i < set->n; i++)
-        if (recipe_override(r, set->assignment[i], "repair", &err)) return false;
+        if (recipe_override(r, set->assignment[i], RULES_WHY, &err)) return false;
     return !refill || !model_fill(r, &err);
 }
 

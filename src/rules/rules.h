@@ -98,6 +98,9 @@ int rules_errors(const rule *out[], int most, const setup *s, const bool *left_o
  * for setup_init; the overrides are for the recipe as people wrote it, before model_fill. */
 bool rules_fix(const recipe *given, arena *a, const char *const **overrides);
 
+/* Why a repair is set. */
+#define RULES_WHY "repair"
+
 /* The recipe with overrides applied as people wrote it and the model filled in again where they
  * speak of it. Returns false where one cannot be read. */
 bool rules_apply(recipe *out, const recipe *given, const char *const *overrides, arena *a);
