@@ -53,8 +53,8 @@ static status load(const char *name, const char *data, size_t n, json_t **root, 
 
 status json_parse(const char *name, const char *data, size_t n, json_t **root, error *err)
 {
-    status s = load(name, data, n, root, err);
-    if (s || is_text(*root)) return s;
+    TRY(load(name, data, n, root, err));
+    if (is_text(*root)) return OK;
     json_decref(*root);
     *root = NULL;
     return error_set(err, ERR_INPUT, "%s: a string in it holds a control character", name);

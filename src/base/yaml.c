@@ -167,14 +167,13 @@ static status read_collection(reader *r, struct fy_event *e, yaml_kind kind, yam
 
 static status read_node(reader *r, struct fy_event *e, yaml_node **out)
 {
-    status s;
     switch (e->type) {
     case FYET_SCALAR:
         *out = node_create(r, e, YAML_SCALAR);
         (*out)->text = token_text(r, e->scalar.value);
         (*out)->quoted = e->scalar.value && fy_token_scalar_style(e->scalar.value) != FYSS_PLAIN;
-        s = check_scalar(r, *out, e->scalar.value);
-        return s ? s : remember_anchor(r, e, *out);
+        TRY(check_scalar(r, *out, e->scalar.value));
+        return remember_anchor(r, e, *out);
     case FYET_ALIAS:
         return find_alias(r, e, out);
     case FYET_SEQUENCE_START:

@@ -86,8 +86,8 @@ static status read_input(recipe *r, error *err)
 {
     char *data;
     size_t n;
-    status s = file_read_input(r->a, YAML_BYTES_MAX, &data, &n, err);
-    return s ? s : recipe_parse_yaml(r, from_input, data, n, err);
+    TRY(file_read_input(r->a, YAML_BYTES_MAX, &data, &n, err));
+    return recipe_parse_yaml(r, from_input, data, n, err);
 }
 
 /* A recipe as it was at another commit. Paths in it start in its folder as it is now. */
@@ -96,8 +96,7 @@ static status read_revision(recipe *r, const char *name, const megatron_options 
     char *data;
     size_t n;
     const char *path = git_path(name);
-    status s = git_show(r->a, name, MEGATRON_BYTES_MAX, &data, &n, err);
-    if (s) return s;
+    TRY(git_show(r->a, name, MEGATRON_BYTES_MAX, &data, &n, err));
     r->folder = file_folder(r->a, path);
     if (input_is_megatron(data, n)) return megatron_parse_with(r, path, data, n, how, err);
     return recipe_parse_yaml(r, path, data, n, err);

@@ -206,10 +206,9 @@ static status find_fix(checked *c, const recipe *r, const check_options *o, aren
     c->fixable = rules_apply(valid, r, c->fix, a) && !setup_init(s, valid, a, err);
     if (!c->fixable) return OK;
     rules_check(&found, s, false, a);
-    status st = cli_fit(&f, s, &found, a, err);
-    if (st || !cli_too_large(&f)) return st;
-    st = timing_machine(&hw, s, a, err);
-    if (st) return st;
+    TRY(cli_fit(&f, s, &found, a, err));
+    if (!cli_too_large(&f)) return OK;
+    TRY(timing_machine(&hw, s, a, err));
     autofit_memory(&c->autofitted, r, c->fix, &hw, whole ? SEARCH_SECONDS : QUICK_SECONDS, a);
     c->fixable = c->autofitted.done;
     if (c->fixable) c->fix = c->autofitted.overrides;

@@ -103,10 +103,8 @@ static status asked_iteration(conversion *v, int64_t *iteration)
 {
     recipe *given = ARENA_NEW(v->a, recipe);
     recipe_init(given, v->a, "");
-    for (int i = 0; i < v->n_overrides; i++) {
-        status s = recipe_override(given, v->overrides[i], "command line", &v->err);
-        if (s) return s;
-    }
+    for (int i = 0; i < v->n_overrides; i++)
+        TRY(recipe_override(given, v->overrides[i], "command line", &v->err));
     if (recipe_given(given, K_CKPT_STEP)) *iteration = recipe_int(given, K_CKPT_STEP);
     return OK;
 }

@@ -79,8 +79,7 @@ static status find_operands(const cli_words *w, int at[2], arena *a, error *err)
         if (n == 2)
             return error_set(err, ERR_INPUT, "'%s': two are named already, '%s' and '%s'",
                              w->argv[i], w->argv[at[0]], w->argv[at[1]]);
-        status s = refuse(w->argv[i], err);
-        if (s) return s;
+        TRY(refuse(w->argv[i], err));
         at[n++] = i;
     }
     if (n == 2) return OK;
@@ -115,10 +114,7 @@ static status read_side(recipe *r, const cli_words *w, diff_side d, arena *a, er
 
 static status read_runs(diff_runs *r, const cli_words *w, const int at[2], arena *a, error *err)
 {
-    for (int i = 0; i < 2; i++) {
-        status s = diff_run_read(&r->side[i], w->argv[at[i]], a, err);
-        if (s) return s;
-    }
+    for (int i = 0; i < 2; i++) TRY(diff_run_read(&r->side[i], w->argv[at[i]], a, err));
     diff_runs_alike(r->side, a);
     r->both = r->side[0].word && r->side[1].word;
     for (int i = 0; i < 2; i++)

@@ -56,8 +56,7 @@ typedef struct profile_diff {
 
 static status read_side(profile_side *s, const char *word, arena *a, error *err)
 {
-    status st = profile_read(&s->p, word, 0, a, err);
-    if (st) return st;
+    TRY(profile_read(&s->p, word, 0, a, err));
     s->step = s->p.span / s->p.steps;
     s->spread = -1;
     if (s->p.source == SOURCE_LOG && s->p.log.n_kept > 1) /* I1 */

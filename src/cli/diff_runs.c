@@ -76,8 +76,8 @@ status diff_run_read(diff_run *out, const char *word, arena *a, error *err)
     for (size_t i = 0; i < sizeof readers / sizeof readers[0]; i++) {
         if (!readers[i].is(word)) continue;
         out->word = word;
-        status s = readers[i].read(out, word, a, err);
-        if (s || out->m.n > 0) return s;
+        TRY(readers[i].read(out, word, a, err));
+        if (out->m.n > 0) return OK;
         return error_set(
             err, ERR_INPUT,
             "%s: has one step, and the first is not compared; repair: run at least %d steps", word,

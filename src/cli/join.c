@@ -85,8 +85,8 @@ status cli_open(comm **out, const setup *s, arena *a, error *err)
 
 status cli_join(comm **out, const setup *s, arena *a, error *err)
 {
-    status st = cli_open(out, s, a, err);
-    return st ? st : comm_groups(*out, s, err);
+    TRY(cli_open(out, s, a, err));
+    return comm_groups(*out, s, err);
 }
 
 /* The rank as the launcher tells it, before any MPI. */

@@ -159,9 +159,9 @@ static status broken_rules(violations *v, const plan_answer *p, bool parts, aren
     const char *precision = job_word(K_PRECISION, first);
     if (precision) recipe_set(r, K_PRECISION, value_of_text(precision), "the platform's");
     fill_open(r, parts);
-    status st = setup_init(s, r, a, err);
-    if (!st) rules_check(v, s, false, a);
-    return st;
+    TRY(setup_init(s, r, a, err));
+    rules_check(v, s, false, a);
+    return OK;
 }
 
 /* The first rule that is broken however the rest is filled: it is what was asked that breaks it.

@@ -249,8 +249,8 @@ static void set_fusions(recipe *r)
 static status set_routing(recipe *r, const plan_words *w, plan_answer *p, arena *a, error *err)
 {
     setup *s = ARENA_NEW(a, setup);
-    status st = setup_init(s, r, a, err);
-    return st ? st : cli_routing(&p->prices, w->routed, s, a, err);
+    TRY(setup_init(s, r, a, err));
+    return cli_routing(&p->prices, w->routed, s, a, err);
 }
 
 status plan_prepare(plan_answer *p, recipe *r, const plan_words *w, arena *a, error *err)

@@ -269,8 +269,7 @@ static status see_rank(priced *q, arena *a, error *err)
     q->rank = q->p.fullest;
     q->memory = q->p.memory;
     if (!q->trace.ranks || q->trace.path) return OK;
-    status st = cli_rank(q->trace.ranks, q->s, &q->rank, err);
-    if (st) return st;
+    TRY(cli_rank(q->trace.ranks, q->s, &q->rank, err));
     program *p = ARENA_NEW(a, program);
     program_build(p, q->s, q->rank, a);
     program_size size = program_size_of(p);

@@ -19,8 +19,7 @@ static status read_ranks(timeline_options *o, const char *words, const setup *s,
     for (const char *p = words; p;) {
         size_t length = strcspn(p, ",");
         int64_t rank;
-        status st = cli_rank(arena_copy(a, p, length), s, &rank, err);
-        if (st) return st;
+        TRY(cli_rank(arena_copy(a, p, length), s, &rank, err));
         for (int64_t i = 0; i < n; i++)
             if (list[i] == rank)
                 return error_set(err, ERR_INPUT,

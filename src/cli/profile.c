@@ -52,10 +52,7 @@ static status read_recipe(recipe *r, const cli_words *w, int without, bool *done
 static status read_words(profiled *q, const profile_words *w, error *err)
 {
     q->json = w->json;
-    if (w->steps) {
-        status st = cli_read_count("--steps", w->steps, STEPS_MAX, &q->steps, err);
-        if (st) return st;
-    }
+    if (w->steps) TRY(cli_read_count("--steps", w->steps, STEPS_MAX, &q->steps, err));
     if (!w->without) return OK;
     if (strcmp(w->without, "optimizer") != 0)
         return error_set(

@@ -182,8 +182,7 @@ static status show(const recipe *given, const setup *s, const show_options *o, a
 {
     if (o->as) return show_export(given, s, o->as, a, err);
     int64_t rank = 0;
-    status st = o->rank ? cli_rank(o->rank, s, &rank, err) : OK;
-    if (st) return st;
+    if (o->rank) TRY(cli_rank(o->rank, s, &rank, err));
     const char *what = o->ops ? "ops" : o->memory ? "memory" : o->schedule ? "schedule" : NULL;
     if (what && !o->json) return cli_print_program(s, what, rank, a, err);
     if (o->json)

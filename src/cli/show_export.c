@@ -171,8 +171,7 @@ static status export_to(const recipe *given, const setup *s, const export_row *t
     const knob_id follows = export_follow(there, &s->r, to->system);
     if (follows < K_COUNT) {
         setup *made = ARENA_NEW(a, setup);
-        status st = setup_init(made, there, a, err);
-        if (st) return st;
+        TRY(setup_init(made, there, a, err));
         given = there;
         s = made;
     }

@@ -177,8 +177,7 @@ static status work_on(tune *t, const tune_words *w, const recipe *r, limits l, e
     arena *a = r->a;
     setup *s = ARENA_NEW(a, setup);
     const char *why = NULL;
-    status st = open_tuning(t, w, r, s, a, err);
-    if (st) return st;
+    TRY(open_tuning(t, w, r, s, a, err));
     if (w->tell) return tune_take_log(t, w->tell, w->json, a, err);
     if (w->next) {
         tune_next *n = ARENA_NEW(a, tune_next);
@@ -186,8 +185,7 @@ static status work_on(tune *t, const tune_words *w, const recipe *r, limits l, e
         return tune_write_next(t, n, w->json, a, err);
     }
     if (!w->json) tune_print_start(t, s, a);
-    st = go_on(t, w, &l, &why, a, err);
-    if (st) return st;
+    TRY(go_on(t, w, &l, &why, a, err));
     if (w->json)
         cli_json_print(tune_json(t, why, t->a));
     else

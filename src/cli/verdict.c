@@ -33,8 +33,7 @@ status cli_fit(fit *out, const setup *s, const violations *found, arena *a, erro
     *out = (fit){.why_not = audit_why_not_of(s, found, a)};
     if (out->why_not) return OK; /* it may name a GPU that does not exist */
     hardware hw;
-    status st = timing_machine(&hw, s, a, err);
-    if (st) return st;
+    TRY(timing_machine(&hw, s, a, err));
     fit_of(out, s, found, &hw, a);
     return OK;
 }

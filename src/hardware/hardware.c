@@ -144,8 +144,8 @@ static status read_path(hardware *h, const char *path, arena *a, error *err)
 {
     char *data;
     size_t n;
-    status s = file_read(a, path, YAML_BYTES_MAX, &data, &n, err);
-    return s ? s : hardware_parse(h, path, data, n, a, err);
+    TRY(file_read(a, path, YAML_BYTES_MAX, &data, &n, err));
+    return hardware_parse(h, path, data, n, a, err);
 }
 
 status hardware_read(hardware *h, const char *name, arena *a, error *err)

@@ -281,10 +281,7 @@ static status read_curve(reader *r, const yaml_node *node, const field *f)
         return error_set(r->err, ERR_INPUT,
                          "%s:%d: %s: needs a map of 1 to %d sizes, as {1024: 0.4, 4096: 0.7}",
                          r->path, node->line, f->path, CURVE_MAX);
-    for (int i = 0; i < node->n_items; i++) {
-        status s = read_point(r, node->items[i], f, &c);
-        if (s) return s;
-    }
+    for (int i = 0; i < node->n_items; i++) TRY(read_point(r, node->items[i], f, &c));
     if (!curve_finish(&c, text_starts(f->path, "products.") ? 2 : STEEPEST))
         return error_set(r->err, ERR_INPUT,
                          "%s:%d: %s: grows faster than the size, so that twice the work would take "
@@ -326,10 +323,7 @@ static status read_stacks(reader *r, const yaml_node *map)
                          "%s:%d: stacks: needs one map of 1 to %d container generations, oldest "
                          "first, each NAME: {device: FACTOR, host: FACTOR}",
                          r->path, map->line, CURVE_MAX);
-    for (int i = 0; i < map->n_items; i++) {
-        status s = read_stack(r, map->items[i]);
-        if (s) return s;
-    }
+    for (int i = 0; i < map->n_items; i++) TRY(read_stack(r, map->items[i]));
     return OK;
 }
 
@@ -429,8 +423,7 @@ static status read_node(reader *r, const yaml_node *node, const char *path)
     if (node->kind != YAML_MAP || !is_section(path)) return unknown_key(r, node, path);
     for (int i = 0; i < node->n_items; i++) {
         const yaml_node *x = node->items[i];
-        status s = read_node(r, x, arena_text(r->a, "%s.%.60s", path, x->key ? x->key : ""));
-        if (s) return s;
+        TRY(read_node(r, x, arena_text(r->a, "%s.%.60s", path, x->key ? x->key : "")));
     }
     return OK;
 }

@@ -166,8 +166,7 @@ static status split_by_string(split *s, const char *layout, error *err)
 {
     const char **texts;
     int n_stages;
-    status st = pipeline_parse(s->a, layout, &texts, &n_stages, err);
-    if (st) return st;
+    TRY(pipeline_parse(s->a, layout, &texts, &n_stages, err));
     if (!sizes_fit(s) || !stages_fit(s, n_stages)) return OK;
     symbols c = count_symbols(texts, n_stages);
     if (!symbols_fit(s, &c) || !mtp_fits(s, &c)) return OK;
@@ -341,8 +340,7 @@ static status derive_chunks(resolving *d, error *err)
     if (layout) {
         const char **texts;
         int n;
-        status st = pipeline_parse(d->r->a, layout, &texts, &n, err);
-        if (st) return st;
+        TRY(pipeline_parse(d->r->a, layout, &texts, &n, err));
         if (p.pp > 0 && n % p.pp == 0)
             resolve_fill(d, K_VPP, value_of_int(n / p.pp), FROM_DERIVED,
                          "the layout has %d stages for PP %" I64, n, p.pp);
@@ -391,8 +389,7 @@ status pipeline_derive(resolving *d, error *err)
 {
     const job *j = d->j;
     resolve_default(d, K_PP);
-    status s = derive_chunks(d, err);
-    if (s) return s;
+    TRY(derive_chunks(d, err));
     if (!job_is_lm(j)) derive_split(d);
     return OK;
 }

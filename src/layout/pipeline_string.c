@@ -67,8 +67,7 @@ static status read_parentheses(reader *in)
     size_t at = in->at++, from = in->out.n;
     if (++in->depth > LAYOUT_DEPTH_MAX)
         return complain(in, at, "too many parentheses inside each other");
-    status s = read_parts(in);
-    if (s) return s;
+    TRY(read_parts(in));
     if (peek(in) != ')') return complain(in, at, "this parenthesis is never closed");
     if (in->out.n == from) return complain(in, at, "these parentheses are empty");
     in->at++;
@@ -114,8 +113,7 @@ static status cut(reader *in, const char ***stages, int *n_stages)
 status pipeline_parse(arena *a, const char *layout, const char ***stages, int *n_stages, error *err)
 {
     reader in = {.text = layout, .out = text_init(a), .err = err};
-    status s = read_parts(&in);
-    if (s) return s;
+    TRY(read_parts(&in));
     if (in.text[in.at] == ')') return complain(&in, in.at, "this parenthesis was never opened");
     if (!in.out.n) return complain(&in, 0, "the layout is empty");
     return cut(&in, stages, n_stages);

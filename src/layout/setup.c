@@ -150,8 +150,7 @@ static status resolve(recipe *r, job *j, error *err)
     job_of(j, r);
     cluster_derive(&d);
     model_derive(&d);
-    status s = pipeline_derive(&d, err);
-    if (s) return s;
+    TRY(pipeline_derive(&d, err));
     derive_p2p(&d);
     derive_followers(&d);
     derive_packing(&d);

@@ -224,10 +224,9 @@ static status init_layers(model *m, const job *j, const described *d, arena *a, 
     const pattern moe = {K_MOE_FREQ, &j->moe_freq, false, true};
     const pattern linear = {K_LINEAR_FREQ, &j->linear_freq, true, false};
     const pattern window = {K_WINDOW_SKIP, &j->window_skip, true, true};
-    status s = d->moe ? check_pattern(&moe, m, err) : OK;
-    if (!s && d->gdn) s = check_pattern(&linear, m, err);
-    if (!s && d->windowed) s = check_pattern(&window, m, err);
-    if (s) return s;
+    if (d->moe) TRY(check_pattern(&moe, m, err));
+    if (d->gdn) TRY(check_pattern(&linear, m, err));
+    if (d->windowed) TRY(check_pattern(&window, m, err));
     enum { KINDS_MAX = 2 * 3 * 2 }; /* attention of three kinds, MLPs of two; modules besides */
     layer_kind *kinds = ARENA_ARRAY(a, layer_kind, KINDS_MAX), l = {{d->full, d->mlp}, 2};
     int16_t *layer = ARENA_ARRAY(a, int16_t, m->n_layers + m->n_mtp + 1);
@@ -285,8 +284,7 @@ static status init_blocks(model *m, const job *j, arena *a, error *err)
     model_block *head = add_block(m, list, BLOCK_HEAD);
     m->blocks = list;
 
-    status s = init_layers(m, j, &d, a, err);
-    if (s) return s;
+    TRY(init_layers(m, j, &d, a, err));
     int64_t modules = m->mtp_repeated && m->n_mtp > 1 ? 1 : m->n_mtp;
     embedding->times = head->times = 1;
     for (int64_t i = 0; i < m->n_layers + modules; i++) {
@@ -329,8 +327,7 @@ int64_t model_window(const model *m)
 
 status model_init(model *m, const job *j, arena *a, error *err)
 {
-    status s = check_there(j, err);
-    if (s) return s;
+    TRY(check_there(j, err));
     model made = {.name = j->model ? j->model : "custom",
                   .n_layers = j->layers < 0                  ? 0
                               : j->layers > MODEL_LAYERS_MAX ? MODEL_LAYERS_MAX
@@ -344,8 +341,7 @@ status model_init(model *m, const job *j, arena *a, error *err)
                   .norm_bias = j->norm == J_NORM_LAYERNORM,
                   .zero_centered = j->norm_zero_centered};
     init_vocabulary(&made, j);
-    s = init_blocks(&made, j, a, err);
-    if (s) return s;
+    TRY(init_blocks(&made, j, a, err));
     made.family = family_of(&made, j);
     *m = made;
     return OK;

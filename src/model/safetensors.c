@@ -98,8 +98,8 @@ static status read_tensor(reader *r, const char *name, const json_t *entry)
     int bits = dtype ? bits_of(dtype) : 0;
     if (!bits) return broken(r, "has no known dtype");
     r->t->dtype = arena_copy(r->a, dtype, strlen(dtype));
-    status s = read_shape(r, json_object_get(entry, "shape"));
-    return s ? s : read_range(r, json_object_get(entry, "data_offsets"), bits);
+    TRY(read_shape(r, json_object_get(entry, "shape")));
+    return read_range(r, json_object_get(entry, "data_offsets"), bits);
 }
 
 static int by_place(const void *a, const void *b)
@@ -145,11 +145,9 @@ static status read_tensors(safetensors *f, reader *r, const json_t *root)
         entry = json_object_iter_value(at);
         if (strcmp(name, "__metadata__") == 0) continue;
         r->t = &tensors[n++];
-        status s = read_tensor(r, name, entry);
-        if (s) return s;
+        TRY(read_tensor(r, name, entry));
     }
-    status s = check_cover(r, tensors, n);
-    if (s) return s;
+    TRY(check_cover(r, tensors, n));
     f->tensors = tensors;
     f->n_tensors = n;
     return OK;
@@ -195,8 +193,7 @@ static status read_head(safetensors *f, arena *a, safetensors_head *head, FILE *
     int64_t length;
     head->bytes = first;
     head->n_bytes = fread(first, 1, sizeof first, file);
-    status s = read_length(head, &length, err);
-    if (s) return s;
+    TRY(read_length(head, &length, err));
     char *bytes = arena_take(a, 8 + (size_t)length);
     memcpy(bytes, first, 8);
     head->bytes = bytes;

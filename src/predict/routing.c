@@ -188,8 +188,7 @@ static status read_layers(reader *x, const json_t *list)
                 x,
                 "%s: layer %lld comes after %lld; repair: list each layer once, in ascending order",
                 x->path, (long long)layers[i].layer, (long long)layers[i - 1].layer);
-        status s = read_loads(x, json_object_get(row, "loads"), layers[i].layer, &layers[i].loads);
-        if (s) return s;
+        TRY(read_loads(x, json_object_get(row, "loads"), layers[i].layer, &layers[i].loads));
     }
     x->r->layers = layers;
     x->r->n = (int64_t)n;
@@ -231,8 +230,8 @@ status routing_read(routing *r, const char *path, arena *a, error *err)
 {
     char *data;
     size_t n;
-    status s = file_read(a, path, JSON_BYTES_MAX, &data, &n, err);
-    return s ? s : routing_parse(r, path, data, n, a, err);
+    TRY(file_read(a, path, JSON_BYTES_MAX, &data, &n, err));
+    return routing_parse(r, path, data, n, a, err);
 }
 
 /* ---- writing */

@@ -47,8 +47,7 @@ static status check_list(const json_t *plan, const char *name, const char *key, 
     json_array_foreach(list, i, row)
     {
         snprintf(at, sizeof at, "%s: %s[%zu]", name, key, i);
-        status s = check_row(row, at, err);
-        if (s) return s;
+        TRY(check_row(row, at, err));
     }
     return OK;
 }

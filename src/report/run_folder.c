@@ -64,8 +64,7 @@ static status take_line(lines_read *l, const json_t *o, const line_at *at)
     if (!event) return refuse(at, "not a line of metrics (no event)");
     if (strcmp(event, "iteration") == 0) {
         run_line line;
-        status s = take_iteration(&line, o, at);
-        if (s) return s;
+        TRY(take_iteration(&line, o, at));
         while (out->n && out->list[out->n - 1].iteration >= line.iteration) out->n--;
         ARENA_GROW(l->a, out->list, out->n, l->room);
         out->list[out->n++] = line;

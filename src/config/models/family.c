@@ -31,8 +31,7 @@ static const char every_family[] =
 status knob_fill(recipe *r, knob_id k, value v, const char *why, error *err)
 {
     value accepted;
-    status s = knob_accept(r->a, k, v, &accepted, err);
-    if (s) return s;
+    TRY(knob_accept(r->a, k, v, &accepted, err));
     recipe_fill(r, k, accepted, FROM_MODEL, "%s", why);
     return OK;
 }
@@ -44,8 +43,8 @@ static status setting_fill(recipe *r, const char *key, const char *text, const c
     int k = knob_find(full, NULL);
     value v;
     if (k < 0) return error_set(err, ERR_INPUT, "%s: unknown knob '%s'", why, full);
-    status s = knob_parse(r->a, (knob_id)k, text, &v, err);
-    return s ? s : knob_fill(r, (knob_id)k, v, why, err);
+    TRY(knob_parse(r->a, (knob_id)k, text, &v, err));
+    return knob_fill(r, (knob_id)k, v, why, err);
 }
 
 status settings_fill(recipe *r, const char *settings, const char *why, error *err)
@@ -54,8 +53,7 @@ status settings_fill(recipe *r, const char *settings, const char *why, error *er
         size_t n = strcspn(p, " "), n_key = strcspn(p, "=");
         const char *key = arena_copy(r->a, p, n_key < n ? n_key : n);
         const char *text = n_key < n ? arena_copy(r->a, p + n_key + 1, n - n_key - 1) : "";
-        status s = setting_fill(r, key, text, why, err);
-        if (s) return s;
+        TRY(setting_fill(r, key, text, why, err));
         p += n + strspn(p + n, " ");
     }
     return OK;
@@ -63,8 +61,8 @@ status settings_fill(recipe *r, const char *settings, const char *why, error *er
 
 status family_fill(recipe *r, family_id f, const char *why, error *err)
 {
-    status s = settings_fill(r, families[f].settings, why, err);
-    return s ? s : settings_fill(r, every_family, why, err);
+    TRY(settings_fill(r, families[f].settings, why, err));
+    return settings_fill(r, every_family, why, err);
 }
 
 int64_t layers_in_recipe(const recipe *r)

@@ -209,8 +209,8 @@ static status check_choice(const config *c)
 static status read_groups(const config *c)
 {
     if (!config_in(c, IN(SHARED_EXPERTS))) return OK;
-    status how = check_choice(c);
-    if (how || config_ignores_groups(c)) return how;
+    TRY(check_choice(c));
+    if (config_ignores_groups(c)) return OK;
     const json_t *n = config_find(c, "n_group", NULL), *k = config_find(c, "topk_group", NULL);
     bool both = json_object_get(c->root, "n_group") && json_object_get(c->root, "topk_group");
     if (both && !n && !k) return OK; /* null: no groups */
@@ -443,9 +443,9 @@ status config_fill_json(recipe *r, const char *name, const char *folder, const j
 {
     recipe trial = *r;
     config c = {.r = &trial, .name = name, .folder = folder, .root = root, .err = err};
-    status s = read_config(&c);
-    if (!s) *r = trial;
-    return s;
+    TRY(read_config(&c));
+    *r = trial;
+    return OK;
 }
 
 status model_parse_config(recipe *r, const char *name, const char *data, size_t n, error *err)

@@ -114,6 +114,6 @@ static status check_architecture(const config *c)
 
 status config_family(config *c)
 {
-    status s = find_family(c);
-    return s ? s : check_architecture(c);
+    TRY(find_family(c));
+    return check_architecture(c);
 }

@@ -123,8 +123,7 @@ static status read_field(const config *c, const known_field *f)
                                          "%s is set from it: copy it from the original file",
                                          knobs[f->knob].key));
     }
-    status s = check_agreement(c, f->names, name, v);
-    if (s) return s;
+    TRY(check_agreement(c, f->names, name, v));
     if ((f->how & SKIP_ZERO) && json_is_number(v) && json_number_value(v) == 0) return OK;
     return config_knob(c, name, v, f->knob);
 }
@@ -132,8 +131,7 @@ static status read_field(const config *c, const known_field *f)
 static status read_fields(const config *c)
 {
     for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
-        status s = config_in(c, fields[i].families) ? read_field(c, &fields[i]) : OK;
-        if (s) return s;
+        if (config_in(c, fields[i].families)) TRY(read_field(c, &fields[i]));
     }
     return OK;
 }
@@ -152,8 +150,8 @@ static status check_fixed(const config *c)
 
 status config_fields(const config *c)
 {
-    status s = check_fixed(c);
-    return s ? s : read_fields(c);
+    TRY(check_fixed(c));
+    return read_fields(c);
 }
 
 /* ---- writing */

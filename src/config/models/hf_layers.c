@@ -61,8 +61,7 @@ static status read_sparse_step(const config *c)
     int64_t step = v ? json_integer_value(v) : 1, n = layers_in_recipe(c->r);
     unsigned char moe[MODEL_LAYERS_MAX];
     for (int64_t i = 0; i < n; i++) moe[i] = (i + 1) % step == 0;
-    status s = read_dense_list(c, moe, n);
-    if (s) return s;
+    TRY(read_dense_list(c, moe, n));
     bool dense = false;
     for (int64_t i = 0; i < n; i++) dense = dense || !moe[i];
     if (dense)
@@ -128,8 +127,7 @@ static status read_linear(const config *c)
     static const char name[] = "full_attention_interval";
     unsigned char flags[MODEL_LAYERS_MAX];
     int64_t n;
-    status s = read_layer_types(c, flags, &n);
-    if (s) return s;
+    TRY(read_layer_types(c, flags, &n));
     const json_t *v = config_find(c, name, NULL);
     if (v && (!json_is_integer(v) || json_integer_value(v) < 1))
         return config_wrong(c, name, v, "a whole number from 1 is needed");

@@ -118,8 +118,7 @@ static status read_key(const config *c, const rope_key *k, rope_kind kind)
     if (!config_in(c, k->known_in)) return OK;
     const char *field = k->key;
     const json_t *v;
-    status s = find_key(c, k->key, top_level, &field, &v);
-    if (s) return s;
+    TRY(find_key(c, k->key, top_level, &field, &v));
     if ((k->how & LLAMA3_ONLY) && kind != LLAMA3) return OK;
     if ((k->how & LINEAR_ONLY) && kind != LINEAR) return OK;
     if ((k->how & DYNAMIC_ONLY) && kind != DYNAMIC) return OK;
@@ -142,8 +141,7 @@ static status number_of(const config *c, const char *key, double *out)
 {
     const char *field = key;
     const json_t *v;
-    status s = find_key(c, key, false, &field, &v);
-    if (s) return s;
+    TRY(find_key(c, key, false, &field, &v));
     if (v && !json_is_number(v)) return config_wrong(c, field, v, "a number is needed");
     *out = v ? json_number_value(v) : 0;
     return OK;
@@ -202,8 +200,7 @@ static status check_rotated(const config *c)
     const char *field = "partial_rotary_factor";
     const json_t *v;
     if (config_in(c, IN(LATENT))) return OK;
-    status s = find_key(c, "partial_rotary_factor", true, &field, &v);
-    if (s) return s;
+    TRY(find_key(c, "partial_rotary_factor", true, &field, &v));
     if (v && config_in(c, IN(ROTARY_PART))) percent = json_number_value(v);
     if (v && !config_in(c, IN(ROTARY_PART)) && !(json_is_number(v) && json_number_value(v) == 1))
         recipe_note(c->r,

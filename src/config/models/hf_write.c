@@ -39,8 +39,7 @@ static status read_again(const writing *w, const json_t *root, value modules, re
     out->r = *w->r;
     facts_reopen(&out->r);
     recipe_set(&out->r, K_MTP, modules, "config.json");
-    status s = config_fill_json(&out->r, "config.json", NULL, root, err);
-    if (s) return s;
+    TRY(config_fill_json(&out->r, "config.json", NULL, root, err));
     job j;
     model_resolve(&out->r, &j);
     return model_init(&out->m, &j, out->r.a, err);

@@ -87,8 +87,7 @@ status preset_fill(recipe *r, const char *name, error *err)
 {
     const preset *p = find(name, true);
     const char *why = arena_text(r->a, "preset %s", p->name);
-    status s = settings_fill(r, p->settings, why, err);
-    if (s) return s;
+    TRY(settings_fill(r, p->settings, why, err));
     dense_first_fill(r, p->n_dense, why);
     return family_fill(r, p->family, why, err);
 }

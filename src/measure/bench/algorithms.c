@@ -21,9 +21,9 @@ static status prepare(device *d, const segment *seg, const op *o, int *others, e
         *others += 1;
         return OK;
     }
-    status s = k->prepare ? k->prepare(o, &types, &state, err) : OK;
-    if (!s && k->release) k->release(state);
-    return s;
+    if (k->prepare) TRY(k->prepare(o, &types, &state, err));
+    if (k->release) k->release(state);
+    return OK;
 }
 
 static status prepare_segment(device *d, const segment *seg, int *others, error *err)

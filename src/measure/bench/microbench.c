@@ -126,8 +126,8 @@ static status concurrent_bind(microbench *j, concurrent *x)
     x->t[0] = gemm_op(OP_GEMM, side, side, j->scale->depth);
     x->t[1] = (timed_op){.o = {.kind = OP_COPY, .dim = {n}, .name = "beside"}};
     x->t[1].in[IN_COPY_a] = x->t[1].out[OUT_COPY_y] = n;
-    status s = microbench_bind(j, &x->t[0], &x->b[0]);
-    return s ? s : microbench_bind(j, &x->t[1], &x->b[1]);
+    TRY(microbench_bind(j, &x->t[0], &x->b[0]));
+    return microbench_bind(j, &x->t[1], &x->b[1]);
 }
 
 static void concurrent_run(microbench *j, concurrent *x)

@@ -190,8 +190,7 @@ status log_read(profile *out, const profile_file *f, arena *a, error *err)
     l->loss = NAN;
     out->source = SOURCE_LOG;
     read_lines(&r, f->b);
-    status s = bytes_failed(f->b, err);
-    if (s) return s;
+    TRY(bytes_failed(f->b, err));
     if (!l->n_iterations && !l->out_of_memory && r.odd) /* I3 */
         return error_set(
             err, ERR_INPUT,

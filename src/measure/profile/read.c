@@ -37,18 +37,17 @@ static status read_bytes(profile *out, profile_file *f, int64_t steps, arena *a,
 {
     profile_events e = {.a = a};
     int first = first_byte(f->b);
-    status s = bytes_failed(f->b, err);
-    if (s) return s;
+    TRY(bytes_failed(f->b, err));
     if (first < 0)
         return error_set(err, ERR_INPUT, "%s: the file is empty; repair: profile again", f->name);
     if (first == '{' || (first == '[' && opens_array(f->b))) {
-        s = torch_read(out, &e, f, err);
-        if (!s) finish(out, &e, steps, a);
-        return s;
+        TRY(torch_read(out, &e, f, err));
+        finish(out, &e, steps, a);
+        return OK;
     }
-    s = log_read(out, f, a, err);
-    if (!s) log_explain(out);
-    return s;
+    TRY(log_read(out, f, a, err));
+    log_explain(out);
+    return OK;
 }
 
 status profile_parse(profile *out, const char *name, const char *data, size_t n, arena *a,

@@ -61,8 +61,8 @@ static status one_round(contest *c, tune *t, const trial_run *r, error *err)
     int first = 0;
     for (int i = 0; i < c->n; i++) {
         int k = c->rounds % 2 ? c->n - 1 - i : i;
-        status s = trial_again(t, c->who[k], c->who[k], r, &seconds[k], err);
-        if (s || stop_asked() || !(seconds[k] > 0)) return s; /* I4 */
+        TRY(trial_again(t, c->who[k], c->who[k], r, &seconds[k], err));
+        if (stop_asked() || !(seconds[k] > 0)) return OK; /* I4 */
     }
     for (int i = 0; i < c->n; i++) {
         c->ratio[i][c->rounds] = seconds[i] / seconds[0];

@@ -183,8 +183,7 @@ static status same_start(const tune *t, error *err)
     char *old;
     size_t n;
     if (!file_exists(path)) return write_recipe(t, t->start, path, err);
-    status s = file_read(t->a, path, STORE_BYTES_MAX, &old, &n, err);
-    if (s) return s;
+    TRY(file_read(t->a, path, STORE_BYTES_MAX, &old, &n, err));
     const char *now = recipe_text(t, t->start, path).s, *was = old;
     while (*now && *was) {
         size_t x = strcspn(now, "\n"), y = strcspn(was, "\n");
@@ -211,8 +210,7 @@ status tune_open(tune *t, error *err)
 status tune_write_recipe(const tune *t, const trial *x, error *err)
 {
     recipe *r = ARENA_NEW(t->a, recipe);
-    status s = file_make_folder(arena_text(t->a, "%s/%03d", t->dir, x->number), err);
-    if (s) return s;
+    TRY(file_make_folder(arena_text(t->a, "%s/%03d", t->dir, x->number), err));
     if (!tune_recipe(t, x->change, r, t->a))
         return error_set(err, ERR_RULE, "trial %d: the recipe cannot be laid out: %s", x->number,
                          x->change);

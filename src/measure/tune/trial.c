@@ -257,9 +257,9 @@ status trial_again(tune *t, const trial *of, const trial *in, const trial_run *r
     if (!tune_price_of(t, of->change, &p, t->a)) return OK;
     trial_job j = {tune_path(t, of, "recipe.yaml"), tune_path(t, in, name),
                    tune_path(t, in, arena_text(t->a, "%s.log", name)), p.s->lay.world};
-    status s = run_job(t, &again, &j, r, err);
-    if (!s && again.end == TRIAL_MEASURED) *out = again.step_s;
-    return s;
+    TRY(run_job(t, &again, &j, r, err));
+    if (again.end == TRIAL_MEASURED) *out = again.step_s;
+    return OK;
 }
 
 /* I3. What the best so far takes now over what it took then; 1: there is none, or it fails now. */
@@ -280,10 +280,10 @@ static status other_order(tune *t, const trial *x, const trial_run *r, double *n
     double own = 0, then = 0;
     if (!best || x->step_s / *now >= best->step_s || x->step_s / *now < SOMEWHAT * best->step_s)
         return OK;
-    status s = trial_again(t, x, x, r, &own, err);
-    if (!s && !stop_asked()) s = trial_again(t, best, x, r, &then, err);
-    if (!s && own > 0 && then > 0) *now = sqrt(*now * then / best->step_s * x->step_s / own);
-    return s;
+    TRY(trial_again(t, x, x, r, &own, err));
+    if (!stop_asked()) TRY(trial_again(t, best, x, r, &then, err));
+    if (own > 0 && then > 0) *now = sqrt(*now * then / best->step_s * x->step_s / own);
+    return OK;
 }
 
 static void divide(trial *x, double by)
@@ -296,17 +296,15 @@ status trial_measure(tune *t, trial *x, const trial_run *r, error *err)
 {
     tune_price p;
     double now = 1, start = clock_seconds();
-    status s = tune_write_recipe(t, x, err);
-    if (s) return s;
+    TRY(tune_write_recipe(t, x, err));
     if (!tune_price_of(t, x->change, &p, t->a))
         return error_set(err, ERR_RULE, "trial %d cannot be laid out: %s", x->number, x->change);
-    s = machine_now(t, x, r, &now, err);
-    if (s || stop_asked()) return s;
+    TRY(machine_now(t, x, r, &now, err));
+    if (stop_asked()) return OK;
     trial_job j = {tune_path(t, x, "recipe.yaml"), tune_path(t, x, "run"), tune_path(t, x, "log"),
                    p.s->lay.world};
-    s = run_job(t, x, &j, r, err);
-    if (!s && x->end == TRIAL_MEASURED) s = other_order(t, x, r, &now, err);
-    if (s) return s;
+    TRY(run_job(t, x, &j, r, err));
+    if (x->end == TRIAL_MEASURED) TRY(other_order(t, x, r, &now, err));
     x->seconds = clock_seconds() - start;
     divide(x, now);
     tune_see_wall(t, x);
@@ -318,8 +316,7 @@ status trial_measure(tune *t, trial *x, const trial_run *r, error *err)
 status trial_told(tune *t, trial *x, const char *log, error *err)
 {
     profile *p = ARENA_NEW(t->a, profile);
-    status s = profile_read(p, log, 0, t->a, err);
-    if (s) return s;
+    TRY(profile_read(p, log, 0, t->a, err));
     if (p->log.out_of_memory) {
         x->end = TRIAL_NO_MEMORY;
         x->said = p->log.out_of_memory;

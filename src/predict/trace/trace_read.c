@@ -165,16 +165,14 @@ static status take_head(reader *r, json_t *root)
 static status take_all(reader *r, json_t *root)
 {
     json_t *events = json_object_get(root, "traceEvents"), *e;
-    status s = take_head(r, root);
-    if (s) return s;
+    TRY(take_head(r, root));
     if (!json_is_array(events))
         return error_set(r->err, ERR_INPUT,
                          "%s: there is no list traceEvents; repair: write the trace again",
                          r->path);
     json_array_foreach(events, r->at, e)
     {
-        s = take_event(r, e);
-        if (s) return s;
+        TRY(take_event(r, e));
     }
     trace *t = r->t;
     for (int64_t i = 0; i < t->n; i++)

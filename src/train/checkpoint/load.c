@@ -44,9 +44,9 @@ status checkpoint_read_info(checkpoint_info *info, arena *a, const char *folder,
     if (!path)
         return error_set(err, ERR_INPUT, "%s: is not there", checkpoint_path(a, folder, iteration));
     checkpoint_info made = {.path = path};
-    status s = checkpoint_meta_read(&made, a, err);
-    if (!s) *info = made;
-    return s;
+    TRY(checkpoint_meta_read(&made, a, err));
+    *info = made;
+    return OK;
 }
 
 /* ---- boxes of all files of a kind */
@@ -63,8 +63,7 @@ static int by_weight(const void *a, const void *b)
 static status read_file(const loading *l, const checkpoint_file *f, tensor_boxes *boxes) /* I1 */
 {
     const char *path = arena_text(l->a, "%s/%s", l->info->path, f->name);
-    status s = tensor_boxes_read(boxes, l->a, path, l->err);
-    if (s) return s;
+    TRY(tensor_boxes_read(boxes, l->a, path, l->err));
     if (boxes->file_bytes != f->bytes)
         return error_set(l->err, ERR_INPUT,
                          "%s: has %" PRId64 " bytes; %" PRId64 " were written: it is damaged", path,

@@ -183,8 +183,7 @@ static status look_at(const checkpoint_info *info, const checkpoint_file *f, are
     const char *path = arena_text(a, "%s/%s", info->path, f->name);
     int64_t bytes;
     uint64_t sum;
-    status s = tensor_file_header(path, &bytes, &sum, err);
-    if (s) return s;
+    TRY(tensor_file_header(path, &bytes, &sum, err));
     if (bytes != f->bytes)
         return error_set(err, ERR_INPUT, "%s: has %lld bytes; %lld were written", path,
                          (long long)bytes, (long long)f->bytes);
@@ -272,8 +271,8 @@ static status make_folder(checkpoint_saving *v, error *err)
 static status agree_on_folder(checkpoint_saving *v, error *err)
 {
     comm *c = v->c.c;
-    status s = ranks_follow(c, rank_of(&v->c) == 0 ? make_folder(v, err) : OK, err);
-    if (s || !c) return s;
+    TRY(ranks_follow(c, rank_of(&v->c) == 0 ? make_folder(v, err) : OK, err));
+    if (!c) return OK;
     int64_t n = v->path ? (int64_t)strlen(v->path) + 1 : 0;
     comm_broadcast(c, GROUP_WORLD, 0, &n, sizeof n);
     char *path = ARENA_ARRAY(v->a, char, n);
@@ -409,8 +408,7 @@ static status begin(checkpoint_saving **out, const checkpoint *c, const char *fo
 status checkpoint_save_start(checkpoint_saving **out, const checkpoint *c, const char *folder,
                              int keep, error *err)
 {
-    status s = begin(out, c, folder, keep, err);
-    if (s) return s;
+    TRY(begin(out, c, folder, keep, err));
     checkpoint_saving *v = *out;
     copy_files(v);
     v->has_thread = pthread_create(&v->thread, NULL, write_files, v) == 0;
@@ -439,8 +437,7 @@ status checkpoint_save_finish(checkpoint_saving *v, error *err)
 status checkpoint_save(const checkpoint *c, const char *folder, int keep, error *err)
 {
     checkpoint_saving *v;
-    status s = begin(&v, c, folder, keep, err);
-    if (s) return s;
+    TRY(begin(&v, c, folder, keep, err));
     write_files(v);
     return checkpoint_save_finish(v, err);
 }

@@ -160,8 +160,7 @@ status tensor_writer_put(tensor_writer *w, const void *bytes, size_t n, error *e
         assert(w->at < w->n_specs); /* I2 */
         int64_t left = w->specs[w->at].end - w->written;
         size_t now = n < (size_t)left ? n : (size_t)left;
-        status s = disk_write(w->fd, w->path, from, now, err);
-        if (s) return s;
+        TRY(disk_write(w->fd, w->path, from, now, err));
         sum_add(&w->sum, from, now);
         w->written += (int64_t)now;
         from += now;

@@ -98,9 +98,9 @@ status blend_parse(blend_list *list, arena *a, const char *const *words, int n_w
         return error_set(err, ERR_INPUT, "dataset.data_path: names %d sets; 1 to %d can be blended",
                          found.n, MEMBERS_MAX);
     found.prefixes = ARENA_ARRAY(a, const char *, found.n);
-    status s = weighted ? read_weights(&found, a, words, err) : read_paths(&found, a, words, err);
-    if (!s) *list = found;
-    return s;
+    TRY(weighted ? read_weights(&found, a, words, err) : read_paths(&found, a, words, err));
+    *list = found;
+    return OK;
 }
 
 /* ---- sizes */
@@ -246,8 +246,7 @@ static status split_numbers(double *v, const char *text, error *err)
 status split_parse(split_ends *ends, const char *text, error *err)
 {
     double part[DATA_SPLITS] = {0};
-    status s = split_numbers(part, text, err);
-    if (s) return s;
+    TRY(split_numbers(part, text, err));
     double sum = numpy_sum(part, DATA_SPLITS);
     if (!(sum > 0) || !isfinite(sum))
         return error_set(

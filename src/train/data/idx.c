@@ -280,8 +280,8 @@ static status map_is_whole(const idx_map *m, error *err)
 static status whole(const data_store *store, error *err)
 {
     const idx_file *f = (const idx_file *)store;
-    status s = map_is_whole(&f->idx, err);
-    return s ? s : map_is_whole(&f->bin, err);
+    TRY(map_is_whole(&f->idx, err));
+    return map_is_whole(&f->bin, err);
 }
 
 status idx_parse(idx_file *f, const idx_bytes *b, error *err)
@@ -314,8 +314,7 @@ static status open_file(const char *path, int *fd, idx_map *map, error *err)
     if (!file_exists(path))
         return error_set(err, ERR_INPUT, "%s: %s; name the data without .bin or .idx", path,
                          strerror(errno));
-    status s = file_open(path, fd, err);
-    if (s) return s;
+    TRY(file_open(path, fd, err));
     if (fstat(*fd, &info) == 0) {
         map->n_bytes = (int64_t)info.st_size;
         map->path = path;

@@ -128,15 +128,12 @@ static status take_memory(data_index *x, error *err)
     bool wide = x->n_samples >= (int64_t)UINT32_MAX - 1;
     snprintf(what, sizeof what, "the order of %s (%" PRId64 " epochs of %" PRId64 " sequences)",
              data_split_names[x->ask.which], x->n_epochs, n_sequences(x));
-    status s = data_take(&documents, x->n_entries, sizeof *x->documents, what, err);
-    if (s) return s;
+    TRY(data_take(&documents, x->n_entries, sizeof *x->documents, what, err));
     x->documents = documents;
-    s = data_take(&starts, ceil_div(x->n_entries, STRIDE), sizeof *x->starts, what, err);
-    if (s) return s;
+    TRY(data_take(&starts, ceil_div(x->n_entries, STRIDE), sizeof *x->starts, what, err));
     x->starts = starts;
-    s = data_take(&shuffle, x->n_samples, wide ? sizeof *x->shuffle_wide : sizeof *x->shuffle, what,
-                  err);
-    if (s) return s;
+    TRY(data_take(&shuffle, x->n_samples, wide ? sizeof *x->shuffle_wide : sizeof *x->shuffle, what,
+                  err));
     if (wide)
         x->shuffle_wide = shuffle;
     else

@@ -42,8 +42,7 @@ static status gather(text *t, const data_index *x, int64_t k, error *err)
         if (n <= 0) continue; /* below 0 only where the lengths have changed (data_store.whole) */
         if (n > t->room - t->n) n = t->room - t->n;
         if (t->n < t->n_tokens) t->item->positions[t->n] = JOIN;
-        status s = append(t, store, (data_slice){sequence, at.offset, n}, err);
-        if (s) return s;
+        TRY(append(t, store, (data_slice){sequence, at.offset, n}, err));
     }
     if (t->room > t->n_tokens && t->n <= t->n_tokens && t->n > 0)
         t->item->positions[t->n - 1] = 0; /* I3 */
@@ -107,8 +106,7 @@ status sample_read(const data_index *x, const sample_rules *r, int64_t k, data_i
     text t = {item, 0, n + x->ask.extra_token, n};
     assert(k >= 0 && k < x->n_samples);
     memset(item->positions, 0, (size_t)n * sizeof *item->positions);
-    status s = gather(&t, x, k, err);
-    if (s) return s;
+    TRY(gather(&t, x, k, err));
     complete(&t, pad);
     place_tokens(item, r, n);
     mask_loss(item, r, n, pad);

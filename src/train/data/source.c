@@ -109,14 +109,12 @@ static status check_train(const data_source *d, error *err)
 
 static status open_files(data_source *d, data_group *g, const data_paths *p, arena *a, error *err)
 {
-    status s = blend_parse(&g->list, a, p->list, p->n, err);
-    if (s) return s;
+    TRY(blend_parse(&g->list, a, p->list, p->n, err));
     g->n_members = g->list.n;
     g->files = ARENA_ARRAY(a, idx_file, g->n_members);
     idx_options o = {{d->o.vocab_size, d->o.pad}, d->o.read_bin};
     for (; g->n_open < g->n_members; g->n_open++) { /* I1 */
-        s = idx_open(&g->files[g->n_open], g->list.prefixes[g->n_open], &o, a, err);
-        if (s) return s;
+        TRY(idx_open(&g->files[g->n_open], g->list.prefixes[g->n_open], &o, a, err));
     }
     return OK;
 }

@@ -140,8 +140,8 @@ status executor_rework(executor *e, const program *p, error *err)
     executor_unbind(e);
     measure(e, p);
     e->joined = false;
-    status s = take_work(e, err);
-    return s ? s : executor_bind(e, err);
+    TRY(take_work(e, err));
+    return executor_bind(e, err);
 }
 
 void executor_close(executor *e)

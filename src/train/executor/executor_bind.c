@@ -45,9 +45,9 @@ static status bind_row(const executor *e, bound_op *b, const segment *seg, const
     if (!k) return no_kernel(table, o, &b->types, err);
     assert(kernel_workspace_of(k, o, &b->types) <= workspace_bytes(table->target(), seg, o));
     if (e->c) comm_where(e->c, "preparing", o->name);
-    status s = prepare(k, o, b, err);
-    if (!s) b->row = k;
-    return s;
+    TRY(prepare(k, o, b, err));
+    b->row = k;
+    return OK;
 }
 
 static status bind_op(const executor *e, bound_op *b, const segment *seg, const op *o, error *err)
@@ -99,10 +99,8 @@ static status bind_ops(executor *e, bound_segment *b, int phase, bool *awaited, 
 {
     const segment *seg = b->seg;
     b->ops[phase] = ARENA_ARRAY(e->memory, bound_op, seg->n_ops[phase] + 1);
-    for (int i = 0; i < seg->n_ops[phase]; i++) {
-        status s = bind_op(e, &b->ops[phase][i], seg, &seg->ops[phase][i], err);
-        if (s) return s;
-    }
+    for (int i = 0; i < seg->n_ops[phase]; i++)
+        TRY(bind_op(e, &b->ops[phase][i], seg, &seg->ops[phase][i], err));
     bind_events(e, b, phase, awaited);
     return OK;
 }
@@ -116,10 +114,8 @@ static status bind_segments(executor *e, error *err)
     e->segments = ARENA_ARRAY(e->memory, bound_segment, p->n_segments + 1);
     for (int i = 0; i < p->n_segments; i++) {
         e->segments[i].seg = p->segments[i];
-        for (int phase = 0; phase < 2; phase++) {
-            status s = bind_ops(e, &e->segments[i], phase, awaited, err);
-            if (s) return s;
-        }
+        for (int phase = 0; phase < 2; phase++)
+            TRY(bind_ops(e, &e->segments[i], phase, awaited, err));
     }
     return e->d->table->events(e->d, e->n_events, err);
 }
@@ -179,9 +175,9 @@ static void bind_items(executor *e)
 status executor_bind(executor *e, error *err)
 {
     e->memory = arena_create();
-    status s = bind_segments(e, err);
-    if (!s) bind_items(e);
-    return s ? s : executor_graphs(e, err);
+    TRY(bind_segments(e, err));
+    bind_items(e);
+    return executor_graphs(e, err);
 }
 
 void executor_unbind(executor *e)

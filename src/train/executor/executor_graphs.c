@@ -76,9 +76,9 @@ status executor_graphs(executor *e, error *err)
         for (int k = 0; k < it->seg->n_ops[it->phase]; k++) add_op(e, g, i, k, parts);
     }
     number_graphs(g);
-    status s = e->d->table->graphs(e->d, g->n_graphs, err);
-    if (!s) e->graphs = g;
-    return s;
+    TRY(e->d->table->graphs(e->d, g->n_graphs, err));
+    e->graphs = g;
+    return OK;
 }
 
 /* ---- running */

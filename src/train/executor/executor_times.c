@@ -94,8 +94,7 @@ static void put(executor *e, op_stream s, mark m)
 static status open_clock(executor *e, error *err)
 {
     if (e->clock) return OK;
-    status s = e->d->table->stamps(e->d, RING, err);
-    if (s) return s;
+    TRY(e->d->table->stamps(e->d, RING, err));
     e->clock = ARENA_NEW(e->memory, op_clock);
     e->clock->direct = !e->d->runs_ahead;
     return OK;
@@ -213,8 +212,7 @@ static int64_t count_ops(const program *p)
 
 status executor_trace_begin(executor *e, error *err)
 {
-    status s = open_clock(e, err);
-    if (s) return s;
+    TRY(open_clock(e, err));
     op_clock *c = e->clock;
     if (!c->rows) {
         c->room = count_ops(e->p);
@@ -254,8 +252,7 @@ static void bind_kinds(executor *e, bound_segment *b, int phase, const cost_mode
 
 status executor_time(executor *e, timing *t, const cost_model *cost, error *err)
 {
-    status s = open_clock(e, err);
-    if (s) return s;
+    TRY(open_clock(e, err));
     e->event_kind = ARENA_ARRAY(e->memory, cost_kind, e->n_events);
     for (int i = 0; i < e->p->n_segments; i++)
         for (int phase = 0; phase < 2; phase++) bind_kinds(e, &e->segments[i], phase, cost);

@@ -151,10 +151,10 @@ static status read_machine(hardware *h, const setup *s, arena *a, error *err)
 
 status timing_machine(hardware *h, const setup *s, arena *a, error *err)
 {
-    status st = read_machine(h, s, a, err);
-    if (!st) hardware_leave(h, s->j.headroom);
-    if (!st) timing_limit(h, &s->j);
-    return st;
+    TRY(read_machine(h, s, a, err));
+    hardware_leave(h, s->j.headroom);
+    timing_limit(h, &s->j);
+    return OK;
 }
 
 void timing_limit(hardware *h, const job *j)

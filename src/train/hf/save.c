@@ -245,8 +245,8 @@ static status write_index(const saving *v)
 static status write_others(saving *v)
 {
     const char *path = arena_text(v->a, "%s/config.json", v->folder), *text = v->o->config;
-    status s = text ? disk_create(path, text, strlen(text), v->err) : OK;
-    if (s || !v->o->beside) return s;
+    if (text) TRY(disk_create(path, text, strlen(text), v->err));
+    if (!v->o->beside) return OK;
     return carry_files(v->names, v->o->beside, v->folder, &v->carried, &v->n_carried, v->err);
 }
 

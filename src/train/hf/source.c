@@ -126,8 +126,7 @@ static status open_files(hf_source *src, const char *const *paths, int n, error 
     safetensors *heads = ARENA_ARRAY(src->a, safetensors, n);
     size_t total = 0;
     for (int i = 0; i < n; i++) {
-        status s = safetensors_open(&heads[i], src->a, paths[i], err);
-        if (s) return s;
+        TRY(safetensors_open(&heads[i], src->a, paths[i], err));
         total += (size_t)heads[i].n_tensors;
     }
     src->n_files = n;
@@ -183,15 +182,13 @@ static status check_index(const hf_source *src, const safetensors *index, const 
 static status open_index(hf_source *src, const char *folder, const char *path, error *err)
 {
     safetensors index;
-    status s = safetensors_open_index(&index, src->a, path, err);
-    if (s) return s;
+    TRY(safetensors_open_index(&index, src->a, path, err));
     const char **names = ARENA_ARRAY(src->a, const char *, index.n_tensors);
     int n;
-    s = list_files(&index, path, names, &n, err);
-    if (s) return s;
+    TRY(list_files(&index, path, names, &n, err));
     for (int i = 0; i < n; i++) names[i] = arena_text(src->a, "%s/%s", folder, names[i]);
-    s = open_files(src, names, n, err);
-    return s ? s : check_index(src, &index, folder, err);
+    TRY(open_files(src, names, n, err));
+    return check_index(src, &index, folder, err);
 }
 
 bool hf_source_is(arena *a, const char *folder)
@@ -300,9 +297,9 @@ static status use_file(hf_source *src, const char *path, error *err)
 {
     if (src->open_path && strcmp(src->open_path, path) == 0) return OK;
     hf_source_close(src);
-    status s = file_open(path, &src->fd, err);
-    if (!s) src->open_path = path;
-    return s;
+    TRY(file_open(path, &src->fd, err));
+    src->open_path = path;
+    return OK;
 }
 
 /* n bytes from byte `at` of the tensor. */
@@ -391,8 +388,7 @@ status hf_source_read(hf_source *src, const hf_match *m, int64_t lo, int64_t hi,
 {
     if (!m->type) return read_packed(src, m, lo, hi, out, err);
     int64_t size = m->type->bytes;
-    status s = read_bytes(src, m->values, lo * size, room(src), (hi - lo) * size, err);
-    if (s) return s;
+    TRY(read_bytes(src, m->values, lo * size, room(src), (hi - lo) * size, err));
     m->type->decode(src->raw, out, hi - lo);
     if (m->factors) apply_factors(m, lo, hi, out);
     return OK;

@@ -171,8 +171,7 @@ static status tied_head(finder *f, const hf_entry *e, const char **reason)
     if (!f->s->m.tied || strcmp(e->t->name, HEAD) != 0) return OK;
     bool same = false;
     const hf_entry *table = hf_source_find(f->src, TABLE);
-    status st = table ? hf_source_same(f->src, e, table, &same, f->err) : OK;
-    if (st) return st;
+    if (table) TRY(hf_source_same(f->src, e, table, &same, f->err));
     if (same) {
         *reason = "a copy of " TABLE ": the head is tied to it";
         return OK;
@@ -310,9 +309,8 @@ static status load_part(loading *l, const hf_part *p, hf_match *m)
 
 static status plan_weights(loading *l, const weight_list *whole, arena *a)
 {
-    status st = OK;
-    for (int i = 0; i < whole->n && !st; i++) st = each_part(l, &whole->list[i], a, plan_part);
-    return st;
+    for (int i = 0; i < whole->n; i++) TRY(each_part(l, &whole->list[i], a, plan_part));
+    return OK;
 }
 
 static status load_weights(loading *l, const rank_at *at, const weight_list *w,

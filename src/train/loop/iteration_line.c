@@ -292,8 +292,7 @@ static status cut_metrics(const char *path, int64_t after, error *err)
 
 status metrics_open(metrics_file *m, const char *path, int64_t after, error *err)
 {
-    status s = after > 0 ? cut_metrics(path, after, err) : OK;
-    if (s) return s;
+    if (after > 0) TRY(cut_metrics(path, after, err));
     FILE *file = fopen(path, after > 0 ? "a" : "w");
     if (!file) return error_set(err, ERR_INPUT, "%s: cannot write metrics: %s", path, file_why());
     *m = (metrics_file){file, path};

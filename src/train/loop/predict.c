@@ -51,8 +51,7 @@ status trainer_predict(trainer *t, error *err)
 {
     hardware *hw = ARENA_NEW(t->a, hardware);
     if (is_asked(t)) {
-        status st = ranks_agree(t->c, timing_machine(hw, t->s, t->a, err), err);
-        if (st) return st;
+        TRY(ranks_agree(t->c, timing_machine(hw, t->s, t->a, err), err));
     } else if (t->o->json || !job_on_cpu(&t->s->j) || !is_measured(t, hw)) {
         return OK;
     }

@@ -46,9 +46,9 @@ static status same_recipe(const trainer *t, const char *path, error *err)
 {
     char *text;
     size_t n;
-    status s = file_read(t->a, path, RECIPE_BYTES_MAX, &text, &n, err);
+    TRY(file_read(t->a, path, RECIPE_BYTES_MAX, &text, &n, err));
     const stored_recipe stored = {.path = path, .text = text};
-    return s ? s : stored_same_run(&stored, &t->s->r, t->o->run, err);
+    return stored_same_run(&stored, &t->s->r, t->o->run, err);
 }
 
 static status claim(const trainer *t, error *err)
@@ -73,8 +73,7 @@ static status claim(const trainer *t, error *err)
 static status open_here(const trainer *t, error *err)
 {
     textbuf text = text_init(t->a);
-    status s = claim(t, err);
-    if (s) return s;
+    TRY(claim(t, err));
     text_add(&text, "# %s, as run by `moefold train --run %s`\n", t->s->r.name, t->o->run);
     export_yaml(&t->s->r, false, &text);
     remove(path_in(t, "summary.json")); /* of the part before: this one has not ended */
@@ -84,8 +83,7 @@ static status open_here(const trainer *t, error *err)
 status trainer_folder_open(trainer *t, error *err)
 {
     if (!t->o->run) return OK;
-    status s = ranks_agree(t->c, comm_rank(t->c) == 0 ? open_here(t, err) : OK, err);
-    if (s) return s;
+    TRY(ranks_agree(t->c, comm_rank(t->c) == 0 ? open_here(t, err) : OK, err));
     t->step_seconds = ARENA_ARRAY(t->a, double, STEPS_KEPT);
     t->step_delays = ARENA_ARRAY(t->a, double, STEPS_KEPT);
     t->delay_file = system_delay_open();

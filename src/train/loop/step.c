@@ -51,8 +51,7 @@ static status read_samples(trainer *t, const batch_source *from, int64_t micro, 
                           .loss_mask = t->mask + b * seq,
                           .positions = t->positions + b * seq};
         int64_t index = sample + b < from->end ? sample + b : -1;
-        status s = data_sample(t->data, from->which, index, &into, err);
-        if (s) return s;
+        TRY(data_sample(t->data, from->which, index, &into, err));
     }
     return OK;
 }
@@ -193,9 +192,9 @@ status trainer_step(trainer *t, step_losses *out, error *err)
     batch_source from = source_at(t, DATA_TRAIN, t->at.consumed_samples);
     *out = (step_losses){.n = 0};
     comm_where(t->c, "training step", NULL);
-    status s = run_batch(t, &from, out, err);
-    if (!s) name_losses(t, out);
-    return s;
+    TRY(run_batch(t, &from, out, err));
+    name_losses(t, out);
+    return OK;
 }
 
 status trainer_evaluate(trainer *t, data_split which, sample_span span, step_losses *out,

@@ -81,8 +81,7 @@ static status make_room(parity_fixed *out, const golden_case *g, const char *fol
                         error *err)
 {
     json_t *config;
-    status s = json_read(arena_text(a, "%s/config.json", folder), &config, err);
-    if (s) return s;
+    TRY(json_read(arena_text(a, "%s/config.json", folder), &config, err));
     if (golden_number(config, "max_position_embeddings", INFINITY) < (double)g->seq)
         fix(out, arena_text(a, "model.max_position_embeddings=%lld", (long long)g->seq));
     json_decref(config);

@@ -71,8 +71,7 @@ static status compare_gradients(parity *q, parity_result *r, error *err)
 {
     int n = q->g->tensors.n_tensors;
     hf_compared *all = ARENA_ARRAY(q->a, hf_compared, n + 1);
-    status s = ranks_agree(q->c, compare_own(q, all, err), err);
-    if (s) return s;
+    TRY(ranks_agree(q->c, compare_own(q, all, err), err));
     add_up(q->c, all, n, q->a);
     for (int i = 0; i < n; i++) {
         const safetensor *t = &q->g->tensors.tensors[i];
@@ -196,8 +195,7 @@ static status vocabulary_fits(const parity *q, const char *folder, error *err)
 
 static status fits_case(const parity *q, const char *folder, error *err)
 {
-    status s = vocabulary_fits(q, folder, err);
-    if (s) return s;
+    TRY(vocabulary_fits(q, folder, err));
     const program *p = q->p;
     int64_t samples = p->B * p->micros * q->s->lay.dp;
     if (samples == q->g->batch && batch_seq(p) == q->g->seq) return OK;
@@ -231,8 +229,8 @@ static status run_setup(parity *q, parity_result *r, const parity_options *o, er
 static status run_grown(parity *q, parity_result *r, const parity_options *o, error *err)
 {
     for (;;) {
-        status s = run_setup(q, r, o, err);
-        if (s || q->overflow <= 1) return s;
+        TRY(run_setup(q, r, o, err));
+        if (q->overflow <= 1) return OK;
         double factor = q->s->j.buffer_factor * q->overflow * 1.5;
         if (q->s->j.on_overflow == J_ON_OVERFLOW_STOP || factor > 1024)
             return error_set(err, ERR_MACHINE,
