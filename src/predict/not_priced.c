@@ -60,10 +60,9 @@ int price_leaves_out(not_priced out[NOT_PRICED_MAX], const recipe *r, arena *a)
     for (size_t i = 0; i < sizeof table / sizeof table[0] && n < NOT_PRICED_MAX; i++) {
         const assumption *x = &table[i];
         knob_id k = x->value.k;
-        const setting *set = &r->knob[k];
-        if (set->from != FROM_USER || (x->seen && x->seen(&j)) || edit_holds(&x->value, &j))
+        if (!recipe_by_user(r, k) || (x->seen && x->seen(&j)) || edit_holds(&x->value, &j))
             continue;
-        out[n++] = (not_priced){knobs[k].key, value_text(a, set->v), x->assumed};
+        out[n++] = (not_priced){knobs[k].key, recipe_shown(r, k, a), x->assumed};
     }
     return n;
 }

@@ -33,12 +33,11 @@ const char *tune_change(const tune *t, const char *change, edits more, arena *a)
     if (!tune_recipe(t, change, r, a) || !edits_apply(r, more, "tune")) return NULL;
     textbuf text = text_init(a);
     for (knob_id k = 0; k < K_COUNT; k++) {
-        const setting *now = &r->knob[k], *was = &t->start->knob[k];
-        if (now->from != FROM_USER) continue;
-        bool same = was->from == FROM_USER && value_equal(now->v, was->v);
-        if (same) continue;
+        if (!recipe_by_user(r, k)) continue;
+        const char *now = recipe_shown(r, k, a);
+        if (recipe_by_user(t->start, k) && text_equal(now, recipe_shown(t->start, k, a))) continue;
         if (t->pinned[k] || (!axis_decides(k) && k != K_MBS)) return NULL;
-        text_add(&text, "%s%s=%s", text.n ? " " : "", knobs[k].key, value_text(a, now->v));
+        text_add(&text, "%s%s=%s", text.n ? " " : "", knobs[k].key, now);
     }
     return text.n ? text.s : "";
 }

@@ -102,7 +102,7 @@ const char *audit_not_known(const setup *s, arena *a)
         s->j.optimizer == J_OPTIMIZER_NONE)
         return NULL;
     return arena_text(a, "%s=%s: memory and time are known for adam and muon only; repair: %s=adam",
-                      knobs[K_OPTIMIZER].key, recipe_word(&s->r, K_OPTIMIZER),
+                      knobs[K_OPTIMIZER].key, recipe_shown(&s->r, K_OPTIMIZER, a),
                       knobs[K_OPTIMIZER].key);
 }
 
