@@ -2,6 +2,7 @@
 #ifndef CLI_PLAN_H
 #define CLI_PLAN_H
 
+#include "answer/rows.h"
 #include "cli/cli.h"
 #include "cli/routing.h"
 #include "plan/repairs.h"
@@ -216,6 +217,5 @@ const against_answer *plan_against_answer(const plan_answer *p, arena *a);
 /* plan_answer.c: what programs read. */
 void plan_print_json(const plan_answer *p, arena *a);
 void plan_print_json_none(const plan_answer *p, const violations *v, const char *why, arena *a);
-const row_answer *plan_rows_answer(const found *list, int n, arena *a);
 
 #endif

@@ -1,68 +1,13 @@
 /* plan_answer.c - what programs read of a plan. */
 #include <math.h>
 
+#include "answer/price.h"
 #include "cli/plan.h"
 #include "cli/verdict.h"
 #include "config/export.h"
 #include "config/job_of.h"
 
-static const char *const overlap_words[OVERLAP_KINDS] = {"-", "shared", "wgrad", "ep", "ep+delay"};
-
-/* ---- rows */
-
-static const judged_row_answer *judged_of(const found *f, arena *a)
-{
-    judged_row_answer *x = ARENA_NEW(a, judged_row_answer);
-    band_answer *band = ARENA_NEW(a, band_answer);
-    routed_row_answer *routings = ARENA_ARRAY(a, routed_row_answer, FOUND_ROUTINGS);
-    double seconds = f->priced ? f->exact.step_s : f->step_s;
-    *band = (band_answer){seconds * exp(-f->band), seconds * exp(f->band)};
-    *x = (judged_row_answer){band, f->tie, f->supported, f->before, routings, 0};
-    for (int i = 0; i < FOUND_ROUTINGS; i++)
-        if (f->routed[i].step_s > 0)
-            routings[x->n_routings++] = (routed_row_answer){f->routed[i].skew, f->routed[i].step_s,
-                                                            f->routed[i].peak_bytes};
-    return x;
-}
-
-static row_answer row_of(const found *f, arena *a)
-{
-    const choice *c = &f->c;
-    row_answer x = {.tp = c->tp,
-                    .cp = c->cp,
-                    .cp_kind = c->cp > 1 ? choice_cp_kind(c->kind) : "none",
-                    .ep = c->ep,
-                    .etp = c->etp,
-                    .pp = c->pp,
-                    .vpp = c->vpp,
-                    .dp = f->dp,
-                    .micro_batch_size = c->mbs,
-                    .microbatches = f->micros,
-                    .dispatcher = choice_dispatcher_word(c->to),
-                    .beside = overlap_words[c->overlap],
-                    .recompute = choice_modules(a, c->drop),
-                    .offload = choice_on_host(c),
-                    .graphs = choice_graphs(c->graphs),
-                    .tp_overlap = c->pick[PICK_TP_OVERLAP],
-                    .step_s = f->priced ? f->exact.step_s : f->step_s,
-                    .peak_bytes = f->peak_bytes,
-                    .judged = f->band > 0 ? judged_of(f, a) : NULL};
-    if (!f->priced) return x;
-    priced_row_answer *priced = ARENA_NEW(a, priced_row_answer);
-    *priced = (priced_row_answer){f->exact.tokens_per_s_per_gpu, f->exact.tflops_per_gpu,
-                                  wall_name(f->exact.wall)};
-    x.priced = priced;
-    return x;
-}
-
-const row_answer *plan_rows_answer(const found *list, int n, arena *a)
-{
-    row_answer *rows = ARENA_ARRAY(a, row_answer, n);
-    for (int i = 0; i < n; i++) rows[i] = row_of(&list[i], a);
-    return rows;
-}
-
-/* ---- beside them */
+/* ---- beside the rows */
 
 /* As --out would write it into the current folder. */
 static const char *winner_of(const plan_answer *p, arena *a)
@@ -95,7 +40,7 @@ static const offload_answer *offload_of(const plan_answer *p, arena *a)
     found f = {.c = x->c, .step_s = x->p.step_s, .peak_bytes = x->p.peak_bytes};
     f.dp = p->world / (x->c.tp * x->c.cp * x->c.pp);
     f.micros = recipe_int(p->given, K_GBS) / (f.dp * x->c.mbs);
-    *row = row_of(&f, a);
+    *row = *answer_rows(&f, 1, a);
     if (x->p.step_s <= 0) row->step_s = NAN; /* a giant that misses */
     *out = (offload_answer){x->modules, x->p.fits, x->helps, x->p.host_bytes, x->tried, row};
     return out;
@@ -160,10 +105,10 @@ void plan_print_json(const plan_answer *p, arena *a)
     fewest_answer fewest = {.gpus = p->fewest.gpus,
                             .global_batch_size = p->fewest.gbs,
                             .exact = p->fewest.exact,
-                            .layout = plan_rows_answer(&p->fewest.f, p->fewest.gpus > 0, a)};
+                            .layout = answer_rows(&p->fewest.f, p->fewest.gpus > 0, a)};
     miss_answer miss = {.exact = p->miss_exact};
     bool missed = !r->n_best && r->has_miss;
-    if (missed) miss.row = plan_rows_answer(&r->miss, 1, a);
+    if (missed) miss.row = answer_rows(&r->miss, 1, a);
     job given;
     job_of(&given, p->given);
     not_priced left_out[NOT_PRICED_MAX];
@@ -178,12 +123,12 @@ void plan_print_json(const plan_answer *p, arena *a)
                         .search = p->published ? "published" : "all",
                         .left = left,
                         .chunks = p->ways.chunks ? &chunks : NULL,
-                        .best = plan_rows_answer(r->best, r->n_best, a),
+                        .best = answer_rows(r->best, r->n_best, a),
                         .n_best = r->n_best,
                         .other = cli_other_answer(&p->other, a),
-                        .front = plan_rows_answer(r->front, r->n_front, a),
+                        .front = answer_rows(r->front, r->n_front, a),
                         .n_front = r->n_front,
-                        .ladder = plan_rows_answer(r->ladder, r->n_ladder, a),
+                        .ladder = answer_rows(r->ladder, r->n_ladder, a),
                         .n_ladder = r->n_ladder,
                         .judged = &judged,
                         .miss = missed ? &miss : NULL,
@@ -210,7 +155,7 @@ void plan_print_json(const plan_answer *p, arena *a)
         x.warnings = answer_violations(&x.n_warnings, &p->reasons.warnings, a);
     }
     if (r->n_best && r->best[0].priced) {
-        routed.routing = cli_routing_answer(&r->best[0].exact, &p->prices, a);
+        routed.routing = answer_routing(&r->best[0].exact, &p->prices, a);
         x.routed = &routed;
     }
     cli_json_print(answer_json(planned_answer, &x));

@@ -6,10 +6,10 @@
 
 #include "predict/audit/audit.h"
 #include "base/waiting.h"
+#include "answer/price.h"
 #include "cli/price_trace.h"
 #include "cli/routing.h"
 #include "cli/verdict.h"
-#include "predict/bands.h"
 #include "plan/changes.h"
 #include "predict/not_priced.h"
 #include "measure/profile/fixes.h"
@@ -43,59 +43,6 @@ typedef struct priced {
 
 /* ---- for programs */
 
-static const price_memory_answer *answer_price_memory(const priced *q, arena *a)
-{
-    const price *p = &q->p;
-    const host_need *h = &p->on_host;
-    price_memory_answer *x = ARENA_NEW(a, price_memory_answer);
-    host_answer *host = ARENA_NEW(a, host_answer);
-    *host = (host_answer){h->state, h->node, h->memory ? h->memory : FIELD_NONE};
-    *x = (price_memory_answer){.beside = p->graph_pools,
-                               .on_host = p->host_bytes,
-                               .host = host,
-                               .arena_bytes = p->arena_bytes,
-                               .rank = q->rank,
-                               .reported = answer_reported(&q->memory, p->megatron, a)};
-    x->regions = answer_regions(&x->n_regions, p->bytes, a);
-    x->peak_parts = answer_peak(&x->n_peak_parts, &q->memory, p->megatron ? NULL : p->bytes, a);
-    return x;
-}
-
-static const price_time_answer *answer_time(const price *p, arena *a)
-{
-    price_time_answer *x = ARENA_NEW(a, price_time_answer);
-    seconds_answer *kinds = ARENA_ARRAY(a, seconds_answer, 2 * COST_KINDS);
-    seconds_answer *exposed = kinds + COST_KINDS;
-    *x = (price_time_answer){.kinds = kinds,
-                             .n_kinds = COST_KINDS,
-                             .exposed = exposed,
-                             .host = p->host,
-                             .bubble = p->bubble,
-                             .optimizer = p->optimizer};
-    for (int k = 0; k < COST_KINDS; k++)
-        kinds[k] = (seconds_answer){cost_kind_name((cost_kind)k), p->time[k]};
-    for (int k = COST_TP; k <= COST_COPY; k++)
-        exposed[x->n_exposed++] = (seconds_answer){kinds[k].name, p->exposed[k]};
-    if (p->update.bytes <= 0) return x;
-    state_copies_answer *copies = ARENA_NEW(a, state_copies_answer);
-    *copies = (state_copies_answer){p->update.bytes, p->update.seconds, p->update.exposed};
-    x->state_copies = copies;
-    return x;
-}
-
-/* How far the step may be off, and whether others have published its features. */
-static const priced_band_answer *answer_band(const priced *q, arena *a)
-{
-    if (!(q->hw->framework > 0)) return NULL;
-    band_traits t = band_traits_of(q->s);
-    double half = band_of_time(&t, -1), step = q->p.step_s;
-    priced_band_answer *x = ARENA_NEW(a, priced_band_answer);
-    band_answer *band = ARENA_NEW(a, band_answer);
-    *band = (band_answer){step * exp(-half), step * exp(half)};
-    *x = (priced_band_answer){band, band_unsupported(&t) == BAND_FEATURES};
-    return x;
-}
-
 /* Where no program can be built: what stands in the way. */
 static void print_json_none(const priced *q, arena *a)
 {
@@ -117,44 +64,19 @@ static void print_json_none(const priced *q, arena *a)
 
 static void print_json(const priced *q, arena *a)
 {
-    const price *p = &q->p;
-    step_part parts[STEP_PARTS];
-    seconds_answer seconds[STEP_PARTS];
     wall_repair_answer repairs[FIXES_MAX];
-    price_parts(parts, p);
-    for (int i = 0; i < STEP_PARTS; i++)
-        seconds[i] = (seconds_answer){parts[i].name, parts[i].seconds};
+    price_answer x;
+    answer_price(&x, &q->p, &(price_job){q->s, q->hw, q->o}, a);
+    x.memory = answer_price_memory(&q->p, &q->memory, q->rank, a);
     for (int i = 0; i < q->n_repairs; i++)
         repairs[i] = (wall_repair_answer){&q->repairs[i].change, q->repairs[i].what};
-    price_answer x = {.recipe = q->s->r.name,
-                      .gpu = q->hw->name,
-                      .step_s = p->step_s,
-                      .tokens_per_s_per_gpu = p->tokens_per_s_per_gpu,
-                      .tflops_per_gpu = p->tflops_per_gpu,
-                      .mfu_bf16 = p->mfu_bf16,
-                      .mfu_precision = p->mfu_precision,
-                      .peak_bytes = p->peak_bytes,
-                      .usable_bytes = p->usable,
-                      .fits = p->fits,
-                      .fullest_rank = p->fullest,
-                      .slowest_pipeline_rank = p->slowest,
-                      .wall = wall_name(p->wall),
-                      .evidence = p->evidence,
-                      .times = cli_times_answer(&q->s->j, q->hw, a),
-                      .priced_band = answer_band(q, a),
-                      .memory = answer_price_memory(q, a),
-                      .time = answer_time(p, a),
-                      .parts = seconds,
-                      .n_parts = STEP_PARTS,
-                      .not_priced = q->left_out,
-                      .n_not_priced = q->n_left_out,
-                      .routing = cli_routing_answer(p, q->o, a),
-                      .other = cli_other_answer(&q->other, a),
-                      .wall_repairs = repairs,
-                      .n_wall_repairs = q->n_repairs,
-                      .changes = q->changes,
-                      .n_changes = q->n_changes,
-                      .changes_left = q->budget.left_out};
+    x.times = cli_times_answer(&q->s->j, q->hw, a);
+    x.other = cli_other_answer(&q->other, a);
+    x.wall_repairs = repairs;
+    x.n_wall_repairs = q->n_repairs;
+    x.changes = q->changes;
+    x.n_changes = q->n_changes;
+    x.changes_left = q->budget.left_out;
     x.violations = answer_violations(&x.n_violations, &q->found, a);
     if (q->trace.path) x.trace = cli_trace_answer(&q->traced, q->trace.path, a);
     cli_json_print(answer_json(price_answer, &x));

@@ -42,8 +42,8 @@ static void search_job(page_compared_answer *out, const report_job *j, double un
         out->front_why_not = arena_text(a, "%s", err.text);
         return;
     }
-    out->front = plan_rows_answer(r->front, out->n_front = r->n_front, a);
-    out->best = plan_rows_answer(r->best, out->n_best = r->n_best, a);
+    out->front = answer_rows(r->front, out->n_front = r->n_front, a);
+    out->best = answer_rows(r->best, out->n_best = r->n_best, a);
 }
 
 const page_compared_answer *report_comparisons(const report_job *j, const price *p, arena *a)

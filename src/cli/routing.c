@@ -1,4 +1,5 @@
 /* routing.c - the word of --routing, and what there is to say about it. */
+#include "answer/price.h"
 #include "cli/routing.h"
 
 #include <math.h>
@@ -134,11 +135,6 @@ const other_routings_answer *cli_other_answer(const other_routing *x, arena *a)
 
 /* ---- what there is to say */
 
-static bool is_too_small(const price *p)
-{
-    return p->room_is_planned && p->worst_skew > p->room * (1 + 1e-9);
-}
-
 /* In tenths, as a person would set it. */
 static double factor_for(const price *p)
 {
@@ -157,7 +153,7 @@ const char *cli_routing_text(const price *p, const price_options *o, arena *a)
     if (p->worst_layer >= 0)
         text_add(&t, " in the mean layer, %.3f times in layer %lld (%s)", p->worst_skew,
                  (long long)p->worst_layer, o->routing->path);
-    if (is_too_small(p))
+    if (answer_overflows(p))
         text_add(&t,
                  ";\n"
                  "         routed buffers are planned for %.3g times: a run needs "
@@ -167,17 +163,4 @@ const char *cli_routing_text(const price *p, const price_options *o, arena *a)
         text_add(&t, ";\n         memory is predicted for %.3g times (moefold.routing_skew)",
                  p->room);
     return t.s;
-}
-
-const routing_answer *cli_routing_answer(const price *p, const price_options *o, arena *a)
-{
-    if (p->skew <= 0) return NULL;
-    routing_answer *x = ARENA_NEW(a, routing_answer);
-    *x = (routing_answer){.skew = p->skew,
-                          .worst_skew = p->worst_skew,
-                          .buffer_factor = p->room,
-                          .buffers_suffice = !is_too_small(p),
-                          .worst_layer = p->worst_layer >= 0 ? p->worst_layer : FIELD_NONE,
-                          .file = o->routing ? o->routing->path : NULL};
-    return x;
 }

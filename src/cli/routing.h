@@ -22,10 +22,9 @@ status cli_routing_room(recipe *r, const char *word, arena *a, error *err);
 /* A number, or a file that fits the model; NULL: neither. ERR_INPUT: what is wrong with it. */
 status cli_routing(price_options *o, const char *word, const setup *s, arena *a, error *err);
 
-/* Two lines for people and an object for programs: how full the fullest rank is, and whether routed
- * buffers have room for it. NULL: nothing is to be said. */
+/* Two lines for people: how full the fullest rank is, and whether routed buffers have room for it.
+ * NULL: nothing is to be said. */
 const char *cli_routing_text(const price *p, const price_options *o, arena *a);
-const routing_answer *cli_routing_answer(const price *p, const price_options *o, arena *a);
 
 /* The recipe with the other routing: forced balance where it is priced with a natural one, natural
  * routing where it forces balance. `there` false: no two ranks share experts. */

@@ -1,0 +1,19 @@
+/* price.h - a predicted step as an answer. */
+#ifndef ANSWER_PRICE_H
+#define ANSWER_PRICE_H
+
+#include "answer/answer.h"
+#include "predict/price.h"
+
+/* What follows from the price alone: without changes, repairs, other routings and violations. */
+void answer_price(price_answer *out, const price *p, const price_job *j, arena *a);
+
+/* Of `rank`, which holds that. */
+const price_memory_answer *answer_price_memory(const price *p, const reported *held, int64_t rank,
+                                               arena *a);
+
+/* NULL: no two ranks share experts. */
+const routing_answer *answer_routing(const price *p, const price_options *o, arena *a);
+bool answer_overflows(const price *p); /* the fullest rank's routed buffers are too small */
+
+#endif
