@@ -90,6 +90,9 @@ SUB = --no-print-directory $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
 .PHONY: bench-cuda screens guard-record oracle torture cuda cuda-backend cuda-blackwell blackwell-backend
 .PHONY: FORCE check-deps cpu-program test-programs fuzz-programs bench-programs fuzz-objects cuda-programs
 
+# Only the library and its tests see its header.
+$(BUILD)/obj/src/library/%.o $(BUILD)/tests/library/%: private CPPFLAGS += -Iinclude
+
 # ---- what people call ----------------------------------------------------------------------------
 
 all: moefold ## Build ./moefold (CC=clang: with the other compiler; V=1: show commands)
