@@ -25,7 +25,7 @@ static row_answer row_of(const found *f, arena *a)
     const choice *c = &f->c;
     row_answer x = {.tp = c->tp,
                     .cp = c->cp,
-                    .cp_kind = c->cp > 1 ? choice_cp_kind(c->kind) : "none",
+                    .cp_kind = c->cp > 1 ? cp_kinds[c->kind].name : "none",
                     .ep = c->ep,
                     .etp = c->etp,
                     .pp = c->pp,

@@ -172,8 +172,7 @@ void plan_print_claim(const plan_answer *p, arena *a);
 const claim_answer *plan_claim_answer(const plan_answer *p, arena *a); /* NULL: none is known */
 const char *plan_knobs_text(const plan_answer *p, const choice *c, arena *a); /* after sizes */
 const char *plan_dispatcher(const plan_answer *p, const choice *c);           /* "DeepEP" */
-const char *plan_overlap(overlap_kind overlap); /* "EP, delayed wgrad" */
-const char *plan_cp_kind(cp_kind kind);
+const char *plan_overlap(overlap_kind overlap);    /* "EP, delayed wgrad" */
 void plan_explain(const plan_answer *p, arena *a); /* in the order of thought */
 
 /* plan_reasons.c: ERR_RULE, and result->never, where a pin is nothing that the target can run. */

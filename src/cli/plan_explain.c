@@ -191,7 +191,7 @@ static void say_context(const plan_answer *p)
     int64_t seq = recipe_int(p->given, K_SEQ);
     printf("          7. Context: CP %lld with TP %lld, %lld tokens a rank", (long long)c->cp,
            (long long)c->tp, (long long)(seq / (c->cp * c->tp)));
-    printf(c->cp > 1 ? "; %s.\n" : ".\n", plan_cp_kind(c->kind));
+    printf(c->cp > 1 ? "; %s.\n" : ".\n", cp_kinds[c->kind].title);
     plan_say_others(p, "context");
 }
 

@@ -27,14 +27,6 @@ const char *plan_overlap(overlap_kind overlap)
     return words[overlap];
 }
 
-const char *plan_cp_kind(cp_kind kind)
-{
-    static const char *const words[CP_KINDS] = {
-        "CP by ring (p2p)", "CP by all-gather", "CP by all-to-all (a2a)",
-        "CP by all-to-all in the node, ring across", "CP by ring over MLA's latent"};
-    return words[kind];
-}
-
 const char *plan_knobs_text(const plan_answer *p, const choice *c, arena *a)
 {
     textbuf t = text_init(a);
@@ -159,7 +151,7 @@ static void print_table(const plan_answer *p, arena *a)
                i + 1, f->exact.step_s, f->exact.tokens_per_s_per_gpu,
                cli_tflops_digits(f->exact.tflops_per_gpu), f->exact.tflops_per_gpu,
                gib(f->exact.peak_bytes), (long long)c->tp, (long long)c->cp,
-               c->cp > 1 ? choice_cp_kind(c->kind) : "", (long long)c->ep, (long long)c->etp,
+               c->cp > 1 ? cp_kinds[c->kind].name : "", (long long)c->ep, (long long)c->etp,
                (long long)c->pp, (long long)c->vpp, (long long)f->dp, (long long)c->mbs);
         printf("            %s\n", plan_knobs_text(p, c, a));
         if (f->band > 0) print_judgement(r, i);

@@ -111,10 +111,11 @@ static void find_context(finder *f, const setup *s)
     for (int k = 0; k < CP_KINDS && c.cp > 1 && !pinned(f, K_CP_COMM); k++) {
         c.kind = (cp_kind)k;
         int64_t levels[2];
-        bool latent = k == CP_LATENT && (!s->m.attention->mla || !target_has(&s->j, K_LATENT_RING));
-        bool level = k == CP_LEVELS && !choice_levels(s, c.tp, c.cp, levels);
+        const cp_traits *of = &cp_kinds[k];
+        bool latent = of->latent && (!s->m.attention->mla || !target_has(&s->j, K_LATENT_RING));
+        bool level = of->heads && of->ring && !choice_levels(s, c.tp, c.cp, levels);
         if (c.kind == f->won->kind || latent || level) continue;
-        try_other(f, "context", plan_cp_kind(c.kind), &c, NULL);
+        try_other(f, "context", of->title, &c, NULL);
     }
 }
 

@@ -108,7 +108,7 @@ static const char *differences(const plan_answer *p, const choice *c, arena *a)
     textbuf t = text_init(a);
     add_size(&t, "TP", c->tp, first->tp);
     add_size(&t, "CP", c->cp, first->cp);
-    add_word(&t, plan_cp_kind(c->kind), c->kind != first->kind && c->cp > 1 && first->cp > 1);
+    add_word(&t, cp_kinds[c->kind].title, c->kind != first->kind && c->cp > 1 && first->cp > 1);
     add_size(&t, "EP", c->ep, first->ep);
     add_size(&t, "ETP", c->etp, first->etp);
     add_size(&t, "PP", c->pp, first->pp);

@@ -1,6 +1,8 @@
 /* moves.c - the table of moves. */
 #include "plan/moves.h"
 
+#include "job/cp_kind.h"
+
 const move moves[MOVES] = {
 #define MOVE(id, by, applies, ...) [MOVE_##id] = {by, EDITS(__VA_ARGS__)},
 #include "plan/moves.def"

@@ -145,13 +145,6 @@ const char *choice_graphs(graph_scope g)
     return words[g];
 }
 
-int choice_cp_comm(cp_kind k)
-{
-    static const int words[CP_KINDS] = {J_CP_COMM_P2P, J_CP_COMM_ALL_GATHER, J_CP_COMM_A2A,
-                                        J_CP_COMM_A2A_P2P, J_CP_COMM_P2P};
-    return words[k];
-}
-
 static bool flex_is_pinned(const choice_maker *m)
 {
     return m->pinned[K_FLEX] && !m->by_plan[K_FLEX];
@@ -180,18 +173,12 @@ const dispatcher *choice_dispatcher(const choice_maker *m, const choice *c)
     return d;
 }
 
-const char *choice_cp_kind(cp_kind k)
-{
-    static const char *const words[CP_KINDS] = {"ring", "all_gather", "a2a", "a2a+p2p", "latent"};
-    return words[k];
-}
-
 const char *choice_text(arena *a, const choice *c)
 {
     return arena_text(a,
                       "TP%" PRId64 " CP%" PRId64 "%s%s EP%" PRId64 " ETP%" PRId64 " PP%" PRId64
                       " VPP%" PRId64 " mbs %" PRId64,
-                      c->tp, c->cp, c->cp > 1 ? " " : "", c->cp > 1 ? choice_cp_kind(c->kind) : "",
+                      c->tp, c->cp, c->cp > 1 ? " " : "", c->cp > 1 ? cp_kinds[c->kind].name : "",
                       c->ep, c->etp, c->pp, c->vpp, c->mbs);
 }
 
@@ -244,16 +231,21 @@ static void put_levels(destination to, const int64_t levels[2])
     job_put_ints(to.j, K_CP_LEVELS, l->item, 2);
 }
 
+static bool has_levels(const choice *c)
+{
+    return cp_kinds[c->kind].heads && cp_kinds[c->kind].ring;
+}
+
 static void set_context(destination to, const choice *c, const setup *base)
 {
     int64_t levels[2] = {1, 1};
-    bool two = c->cp > 1 && c->kind == CP_LEVELS && choice_levels(base, c->tp, c->cp, levels);
-    if (c->cp > 1) put_word(to, K_CP_COMM, choice_cp_comm(c->kind));
+    bool two = c->cp > 1 && has_levels(c) && choice_levels(base, c->tp, c->cp, levels);
+    if (c->cp > 1) put_word(to, K_CP_COMM, cp_kinds[c->kind].word);
     if (two)
         put_levels(to, levels);
     else if (job_has(to.j, K_CP_LEVELS))
         put_null(to, K_CP_LEVELS);
-    put_flag(to, K_LATENT_RING, c->cp > 1 && c->kind == CP_LATENT);
+    put_flag(to, K_LATENT_RING, c->cp > 1 && cp_kinds[c->kind].latent);
 }
 
 /* Some kernels reach more of Blackwell's links with 32 multiprocessors than with the 16 that they

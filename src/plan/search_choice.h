@@ -7,13 +7,12 @@
 #define PLAN_SEARCH_CHOICE_H
 
 #include "ir/segment.h"
+#include "job/cp_kind.h"
 #include "job/dispatcher.h"
 #include "layout/setup.h"
 #include "plan/axes.h"
 #include "predict/routing.h"
 #include "plan/search_memo.h"
-
-typedef enum cp_kind { CP_RING, CP_GATHER, CP_HEADS, CP_LEVELS, CP_LATENT, CP_KINDS } cp_kind;
 
 /* A dispatcher with a word of its own; flex with the platform's backend, or the one that a person
  * named; behind that, flex with each of the others. */
@@ -167,13 +166,10 @@ bool choice_levels(const setup *base, int64_t tp, int64_t cp, int64_t levels[2])
 /* CAPTURED_ bits of predict/cost.h. */
 unsigned choice_captured(const choice_maker *m, graph_scope g);
 
-int choice_cp_comm(cp_kind k); /* J_CP_COMM_ */
-
 /* Under flex of the choice's EP group. Its word, of model.moe_token_dispatcher_type. */
 const dispatcher *choice_dispatcher(const choice_maker *m, const choice *c);
 const char *choice_dispatcher_word(dispatch_choice to);
 const char *choice_graphs(graph_scope g);                 /* for tables */
-const char *choice_cp_kind(cp_kind k);                    /* for tables */
 const char *choice_text(arena *a, const choice *c);       /* "TP1 CP32 EP32 ..." */
 const char *choice_pick(arena *a, pick_id p, int picked); /* "TP overlap", "no TP overlap" */
 const char *choice_modules(arena *a, unsigned drop);      /* "layernorm+moe_act"; "-" for none */

@@ -222,10 +222,10 @@ bool space_dense_ok(const space *s, const choice *c)
 
 static bool kind_is_pinned_away(const space *s, const choice *c)
 {
-    bool latent = c->kind == CP_LATENT;
+    bool latent = cp_kinds[c->kind].latent;
     const job_words *comm = &s->asked->cp_comm;
     if (pinned(s, K_LATENT_RING) && s->asked->latent_ring != latent) return true;
-    return pinned(s, K_CP_COMM) && !(comm->n == 1 && comm->item[0] == choice_cp_comm(c->kind));
+    return pinned(s, K_CP_COMM) && !(comm->n == 1 && comm->item[0] == cp_kinds[c->kind].word);
 }
 
 static bool may_pick(pick_id p, const job *j)
@@ -262,18 +262,11 @@ bool space_kind_ok(const space *s, const choice *c)
     if (c->cp == 1) return c->kind == CP_RING;
     if (kind_is_pinned_away(s, c)) return false;
     bool sinks = base->j.softmax == J_SOFTMAX_LEARNABLE;
-    switch (c->kind) {
-    case CP_RING:
-        return !sinks && !model_is_windowed(m);
-    case CP_GATHER:
-        return !sinks;
-    case CP_HEADS:
-        return heads >= c->tp && heads / c->tp % c->cp == 0;
-    case CP_LEVELS:
-        return !sinks && !model_is_windowed(m) && choice_levels(base, c->tp, c->cp, levels);
-    default:
-        return m->attention->mla && target_has(&base->j, K_LATENT_RING);
-    }
+    const cp_traits *k = &cp_kinds[c->kind];
+    if ((sinks && !k->sinks) || (!k->windows && model_is_windowed(m))) return false;
+    if (k->latent) return m->attention->mla && target_has(&base->j, K_LATENT_RING);
+    if (k->heads && k->ring) return choice_levels(base, c->tp, c->cp, levels);
+    return !k->heads || (heads >= c->tp && heads / c->tp % c->cp == 0);
 }
 
 /* The dispatcher with its reach. */

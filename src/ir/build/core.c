@@ -11,6 +11,7 @@
 
 #include "ir/build/attention.h"
 #include "ir/rope.h"
+#include "job/cp_kind.h"
 #include "ir/target.h"
 
 head_sizes attention_heads(const builder *b)
@@ -40,15 +41,15 @@ void core_plan(const builder *b, core_bufs *c)
                      .parts = 1,
                      .members = 1};
     if (b->s->lay.cp == 1) return;
-    int kind = core_cp_comm(b->s, b->layer);
-    bool both = kind == J_CP_COMM_A2A_P2P;
-    if (both || kind == J_CP_COMM_A2A) c->heads = both ? GROUP_CP_INNER : GROUP_CP;
-    if (both || !c->heads) c->ring = both ? GROUP_CP_OUTER : GROUP_CP;
+    const cp_traits *k = cp_kind_of(&b->s->j, core_cp_comm(b->s, b->layer));
+    bool both = k->heads && k->ring;
+    if (k->heads) c->heads = both ? GROUP_CP_INNER : GROUP_CP;
+    if (!k->heads || both) c->ring = both ? GROUP_CP_OUTER : GROUP_CP;
     if (c->heads) c->parts = seg_width(b, c->heads);
     if (c->ring) c->members = seg_width(b, c->ring);
     if (c->ring) c->place = seg_group_rank(b, c->ring);
-    c->gather = kind == J_CP_COMM_ALL_GATHER;
-    c->latent = !c->heads && !c->gather && b->s->j.latent_ring;
+    c->gather = k->gather;
+    c->latent = k->latent;
     c->S *= c->parts;
     c->n /= c->parts;
     c->g /= c->parts;
