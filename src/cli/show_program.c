@@ -40,13 +40,12 @@ static void print_message(const program *p, const op *o)
 {
     int64_t n = group_width(p->s, o->group);
     printf("over %s (%" PRId64 "), ", comm_group_name(o->group), n);
-    if (o->kind == OP_EXCHANGE)
+    if (op_is(o->kind, BY_TABLE))
         printf("rows of %" PRId64 " B, room %" PRId64, dtype_bytes(o->type, o->dim[DIM_EXCHANGE_W]),
                o->dim[DIM_EXCHANGE_ROOM]);
     else
         printf("%" PRId64 " B", dtype_bytes(o->type, o->dim[DIM_MESSAGE_N]));
-    if (o->kind == OP_SHIFT || o->kind == OP_SEND || o->kind == OP_RECV)
-        printf(", %+" PRId64 " on", o->dim[DIM_MESSAGE_STEP]);
+    if (op_is(o->kind, STEPPED)) printf(", %+" PRId64 " on", o->dim[DIM_MESSAGE_STEP]);
     if (o->flags & ACROSS) printf(", event %d", o->event);
     printf(": ");
 }

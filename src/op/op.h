@@ -189,6 +189,10 @@ typedef enum op_trait {
     WORD_TABLE = 512,    /* a gradient of the embedding or the head */
     NEEDS_COUNTS = 2048, /* rows of each expert must be known before it is launched */
     UNCALLED = 1024,     /* of our programs alone: Megatron's host calls nothing for it */
+    STEPPED = 4096,      /* a message to or from the member DIM_MESSAGE_STEP places on */
+    GIVES = 8192,        /* one half of a pair of messages with a tag, */
+    TAKES = 16384,       /* the other half */
+    BY_TABLE = 32768,    /* a message of rows of DIM_EXCHANGE_W elements, as many as a table says */
 } op_trait;
 
 typedef enum op_gradient { GRADIENT_NONE, GRADIENT_OF_INPUTS, GRADIENT_OF_WEIGHTS } op_gradient;

@@ -106,7 +106,7 @@ static bool is_gemm(op_cost_class class)
  * there and back, in two hops or one. */
 static double nodes_of(const cost_model *c, const op *o)
 {
-    bool rows_travel = o->kind == OP_EXCHANGE && o->dim[DIM_EXCHANGE_W] * 4 > c->s->m.hidden;
+    bool rows_travel = op_is(o->kind, BY_TABLE) && o->dim[DIM_EXCHANGE_W] * 4 > c->s->m.hidden;
     if (!c->by_nodes || !rows_travel) return 0;
     return c->to->flex ? 1.25 : 2.5;
 }
@@ -237,7 +237,7 @@ static bool exchanged(const segment *seg, int id, bool written)
     for (int phase = 0; phase < 2; phase++)
         for (int i = 0; i < seg->n_ops[phase]; i++) {
             const op *o = &seg->ops[phase][i];
-            if (o->kind == OP_EXCHANGE &&
+            if (op_is(o->kind, BY_TABLE) &&
                 (written ? o->out[OUT_EXCHANGE_y] : o->in[IN_EXCHANGE_x]) == id)
                 return true;
         }

@@ -319,7 +319,7 @@ static double exchange_seconds(const cost_model *c, const exchange_rows *x, doub
 
 bool cost_rides_along(const cost_model *c, const op *o)
 {
-    return c->to->flex && o->kind == OP_EXCHANGE && o->dim[DIM_EXCHANGE_W] * 4 <= c->s->m.hidden;
+    return c->to->flex && op_is(o->kind, BY_TABLE) && o->dim[DIM_EXCHANGE_W] * 4 <= c->s->m.hidden;
 }
 
 static double exchange(const cost_model *c, const segment *seg, const op *o)

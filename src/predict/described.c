@@ -18,7 +18,7 @@ static int64_t layer_of(const program *p, const item *it, const op *o)
 /* What a message carries, or what an operation reads and writes. */
 static int64_t bytes_of(const item *it, const op *o)
 {
-    if (!op_is_comm(o->kind) || o->kind == OP_EXCHANGE) return seg_op_bytes(it->seg, o);
+    if (!op_is_comm(o->kind) || op_is(o->kind, BY_TABLE)) return seg_op_bytes(it->seg, o);
     return dtype_bytes(o->type, o->dim[DIM_MESSAGE_N]);
 }
 

@@ -130,7 +130,7 @@ static bool has_messages_of_program(const segment *seg, int phase)
 {
     for (int i = 0; i < seg->n_ops[phase]; i++) {
         const op *o = &seg->ops[phase][i];
-        if ((o->flags & ACROSS) || o->kind == OP_RECV || o->kind == OP_SEND) return true;
+        if ((o->flags & ACROSS) || op_is(o->kind, GIVES) || op_is(o->kind, TAKES)) return true;
     }
     return false;
 }
@@ -243,7 +243,7 @@ static void start_message(stages *s, rank_simulation *r, const segment *seg, con
     r->posted[o->event] = o;
     seen_op told = {.o = o, .kind = cost.kind, .lane = (int)o->stream, .start = start};
     told.end = *stream;
-    if (o->kind == OP_SEND) {
+    if (op_is(o->kind, GIVES)) {
         int64_t to = neighbour(s, r->p->at.pp, o->dim[DIM_SEND_STEP]), tag = o->dim[DIM_SEND_TAG];
         queue *q = &s->queues[to * 2 + tag];
         told.message = (seen_message){true, true, r->p->at.pp, to, tag, q->n};
@@ -260,13 +260,13 @@ static bool run_messages(stages *s, rank_simulation *r, const item *it)
     for (int n = seg->n_ops[it->phase]; r->next_op < n; r->next_op++) {
         const op *o = &seg->ops[it->phase][r->next_op];
         bool across = (o->flags & ACROSS) != 0;
-        int64_t tag = o->kind == OP_RECV ? o->dim[DIM_RECV_TAG] : 0;
+        int64_t tag = op_is(o->kind, TAKES) ? o->dim[DIM_RECV_TAG] : 0;
         queue *mine = &s->queues[r->p->at.pp * 2 + tag];
-        if (o->kind == OP_RECV && across) {
+        if (op_is(o->kind, TAKES) && across) {
             r->awaited[o->event] = mine->taken++;
             r->kind[o->event] = COST_PP;
             r->posted[o->event] = o;
-        } else if (o->kind == OP_RECV) {
+        } else if (op_is(o->kind, TAKES)) {
             r->awaits = o;
             meet_now(mine, r->now);
             if (!take(r, mine, mine->taken)) return false;

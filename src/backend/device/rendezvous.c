@@ -20,7 +20,7 @@ typedef struct hall {
 
 static bool is_pair(const op *o)
 {
-    return o->kind == OP_SEND || o->kind == OP_RECV;
+    return op_is(o->kind, GIVES) || op_is(o->kind, TAKES);
 }
 
 static void fail(const hall *x, const char *why)

@@ -55,8 +55,8 @@ static op message_of(const microbench *j, measured_message m, double bytes)
     o.name = "bench";
     o.out[OUT_REDUCE_SCATTER_left] = -1;
     o.dim[DIM_MESSAGE_N] = n;
-    if (o.kind == OP_SHIFT) o.dim[DIM_SHIFT_STEP] = 1;
-    if (o.kind == OP_EXCHANGE)
+    if (op_is(o.kind, STEPPED)) o.dim[DIM_MESSAGE_STEP] = 1;
+    if (op_is(o.kind, BY_TABLE))
         o.dim[DIM_EXCHANGE_ROOM] = (int64_t)n * j->ranks, o.dim[DIM_EXCHANGE_W] = 1;
     return o;
 }
@@ -66,7 +66,7 @@ static op message_of(const microbench *j, measured_message m, double bytes)
 static void write_table(microbench *j, const op *o)
 {
     const int32_t ranks = (int32_t)j->ranks, n = (int32_t)o->dim[DIM_EXCHANGE_ROOM] / ranks;
-    for (int32_t i = 0; i < 4 * ranks && o->kind == OP_EXCHANGE; i++) {
+    for (int32_t i = 0; i < 4 * ranks && op_is(o->kind, BY_TABLE); i++) {
         device_address at = microbench_tables(j);
         int32_t x = i / ranks % 2 ? n : i % ranks * n;
         at.offset += i * (int64_t)sizeof x;

@@ -48,13 +48,16 @@ const char *entry_text(const audit_item *it, const audit_entry *e, arena *a)
 {
     textbuf t = text_init(a);
     text_add(&t, "%s %s, ", op_infos[e->kind].name, e->name);
-    if (e->kind == OP_EXCHANGE)
+    if (op_is(e->kind, BY_TABLE))
         text_add(&t, "room for %s rows of %s bytes", text_grouped(a, e->n),
                  text_grouped(a, dtype_bytes(e->type, e->width)));
     else
         text_add(&t, "%s bytes", text_grouped(a, entry_bytes(e)));
-    if (e->kind == OP_SHIFT) text_add(&t, " by %" PRId64, e->step);
-    if (e->kind == OP_SEND || e->kind == OP_RECV) text_add(&t, ", tag %" PRId64, e->tag);
+    bool paired = op_is(e->kind, GIVES) || op_is(e->kind, TAKES);
+    if (paired)
+        text_add(&t, ", tag %" PRId64, e->tag);
+    else if (op_is(e->kind, STEPPED))
+        text_add(&t, " by %" PRId64, e->step);
     add_label(&t, it, e);
     return t.s;
 }

@@ -33,23 +33,23 @@ static int lane_number(audit_book *book, audit_lane key)
     return book->n_lanes++;
 }
 
+static bool one_of_pair(const audit_entry *e)
+{
+    return op_is(e->kind, GIVES) || op_is(e->kind, TAKES);
+}
+
 static int lane_of(audit_book *book, const audit_entry *e)
 {
     if (e->kind == OP_WAIT) return -1;
-    if (e->kind != OP_SEND && e->kind != OP_RECV)
+    if (!one_of_pair(e))
         return lane_number(book, (audit_lane){LANE_COLLECTIVE, e->group, e->stream, 0, 0});
     int64_t n = group_width(book->s, e->group);
-    lane_kind kind = e->kind == OP_SEND ? LANE_SEND : LANE_RECV;
+    lane_kind kind = op_is(e->kind, GIVES) ? LANE_SEND : LANE_RECV;
     int64_t step = (e->step % n + n) % n;
     return lane_number(book, (audit_lane){kind, e->group, e->stream, step, e->tag});
 }
 
 /* ---- entries */
-
-static bool one_of_pair(const audit_entry *e)
-{
-    return e->kind == OP_SEND || e->kind == OP_RECV;
-}
 
 /* A send and its receive agree in size alone; a collective in all. */
 static uint64_t entry_hash(const audit_entry *e)
@@ -91,7 +91,7 @@ bool entries_agree(const audit_item *ia, const audit_entry *a, const audit_item 
 
 static audit_entry message_entry(audit_book *book, const segment *seg, const op *o)
 {
-    bool exchange = o->kind == OP_EXCHANGE;
+    bool exchange = op_is(o->kind, BY_TABLE);
     audit_entry e = {.kind = o->kind,
                      .group = o->group,
                      .stream = o->stream,
@@ -101,7 +101,7 @@ static audit_entry message_entry(audit_book *book, const segment *seg, const op 
                      .event = o->event,
                      .across = (o->flags & ACROSS) != 0,
                      .name = o->name};
-    if (o->kind == OP_SHIFT || one_of_pair(&e)) e.step = o->dim[DIM_MESSAGE_STEP];
+    if (op_is(o->kind, STEPPED)) e.step = o->dim[DIM_MESSAGE_STEP];
     if (one_of_pair(&e)) e.tag = o->dim[DIM_MESSAGE_TAG];
     if (exchange) e.shape = exchange_shape_of(seg, o);
     int id = op_first_buf(o);

@@ -213,7 +213,7 @@ static void add_traffic(const executor *e, const segment *seg, const op *o, devi
     if (!op_is_comm(o->kind)) return;
     op_types types = seg_op_types(seg, o);
     int64_t bytes = rendezvous_sent(o, &types, comm_members(e->c, o->group));
-    bool gives = o->kind == OP_SEND, takes = o->kind == OP_RECV;
+    bool gives = op_is(o->kind, GIVES), takes = op_is(o->kind, TAKES);
     comm_use_add(&t->use, o);
     if (bytes > t->sent[o->stream]) t->sent[o->stream] = bytes;
     if (gives || takes)

@@ -66,14 +66,14 @@ static void forget(tracing *t, int which)
 
 static bool is_message(const op *o)
 {
-    return (o->kind == OP_SEND || o->kind == OP_RECV) && o->group == GROUP_PP;
+    return (op_is(o->kind, GIVES) || op_is(o->kind, TAKES)) && o->group == GROUP_PP;
 }
 
 /* I2 */
 static void number_message(tracing *t, const program *p, const op *o, trace_op *out)
 {
     int64_t pp = p->s->pipe.pp, to = (p->at.pp + o->dim[DIM_MESSAGE_STEP] % pp + pp) % pp;
-    bool sends = o->kind == OP_SEND;
+    bool sends = op_is(o->kind, GIVES);
     out->message = sends ? TRACE_SENDS : TRACE_RECEIVES;
     out->peer = described_at_stage(p->s, p->at.rank, to);
     out->tag = o->dim[DIM_MESSAGE_TAG];
