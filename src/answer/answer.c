@@ -10,7 +10,8 @@
 
 /* clang-format off */
 #define KIND(member) _Generic((((R *)0)->member), bool: FIELD_BOOL, signed char: FIELD_MAYBE, \
-    int: FIELD_INT, int64_t: FIELD_INT64, double: FIELD_REAL, double *: FIELD_PAIR, const char *: FIELD_TEXT, \
+    int: FIELD_INT, int64_t: FIELD_INT64, double: FIELD_REAL, double *: FIELD_PAIR, \
+    const char *: FIELD_TEXT, \
     const char *const *: FIELD_TEXTS, const char *const *const *: FIELD_TEXT_LISTS, \
     json_t *: FIELD_JSON)
 #define ROW(empty, said, member, is, in, ...) \
@@ -122,7 +123,10 @@ static const struct section {
                 {"train", touched_event_fields, false},
                 {"bench", bench_answer_fields, false},
                 {"bench", bench_ranks_answer_fields, false},
-                {"bench", bench_recipe_answer_fields, false}};
+                {"bench", bench_recipe_answer_fields, false},
+                {NULL, page_answer_fields, false},
+                {NULL, page_run_answer_fields, false},
+                {NULL, page_schedule_answer_fields, false}};
 
 /* Lines of at most WIDTH columns, and an empty one. */
 static void add_prose(textbuf *out, const char *words)

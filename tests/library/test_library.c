@@ -1,5 +1,5 @@
-/* test_library.c - the library through its header: answers are those of the program's tables, and what
- * is wrong is said, not printed. */
+/* test_library.c - the library through its header: answers are those of the program's tables, and
+ * what is wrong is said, not printed. */
 #include <moefold.h>
 
 #include <math.h>
