@@ -29,15 +29,14 @@ struct attention {
 static attention attention_of(const op *o)
 {
     attention a = {};
-    const int64_t *d = o->dim;
     if (attention_is_block(o)) {
-        a.b = d[DIM_ATTN_BLOCK_B], a.sq = d[DIM_ATTN_BLOCK_SQ], a.sk = d[DIM_ATTN_BLOCK_SK];
-        a.n = d[DIM_ATTN_BLOCK_N], a.g = d[DIM_ATTN_BLOCK_G], a.d = d[DIM_ATTN_BLOCK_D];
-        a.dv = d[DIM_ATTN_BLOCK_DV], a.window = d[DIM_ATTN_BLOCK_WINDOW];
+        const op_attn_block z = op_attn_block_of(o);
+        a.b = z.B, a.sq = z.SQ, a.sk = z.SK, a.n = z.N, a.g = z.G, a.d = z.D, a.dv = z.DV;
+        a.window = z.WINDOW;
     } else {
-        a.b = d[DIM_ATTN_B], a.sq = a.sk = d[DIM_ATTN_S], a.n = d[DIM_ATTN_N];
-        a.g = d[DIM_ATTN_G], a.d = d[DIM_ATTN_D], a.dv = d[DIM_ATTN_DV];
-        a.window = d[DIM_ATTN_WINDOW];
+        const op_attn z = op_attn_of(o);
+        a.b = z.B, a.sq = a.sk = z.S, a.n = z.N, a.g = z.G, a.d = z.D, a.dv = z.DV;
+        a.window = z.WINDOW;
     }
     a.n_stretches = attention_stretches(o, a.queries, a.keys);
     a.scale = (float)o->real[REAL_ATTN_scale];

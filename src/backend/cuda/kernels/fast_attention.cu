@@ -14,9 +14,8 @@ static const int64_t SCORES_MOST = (int64_t)16 << 30;
 
 static sdpa_shape shape_of(const op *o)
 {
-    const int64_t *d = o->dim, s = d[DIM_ATTN_S], window = d[DIM_ATTN_WINDOW];
-    return {d[DIM_ATTN_B], d[DIM_ATTN_N],  d[DIM_ATTN_G],          s,
-            d[DIM_ATTN_D], d[DIM_ATTN_DV], window < s ? window : 0};
+    const op_attn z = op_attn_of(o); /* its gradient has the same sizes */
+    return {z.B, z.N, z.G, z.S, z.D, z.DV, z.WINDOW < z.S ? z.WINDOW : 0};
 }
 
 /* Are all of the first n tensors BF16? */

@@ -75,10 +75,9 @@ static block_form form_of(const op *o) /* F1 */
 
 static sdpa_shape shape_of(const op *o, const block_form &f)
 {
-    const int64_t *d = o->dim;
+    const op_attn_block a = op_attn_block_of(o); /* its gradient has the same sizes */
     sdpa_shape z = {};
-    z.b = d[DIM_ATTN_BLOCK_B], z.h = d[DIM_ATTN_BLOCK_N], z.h_kv = d[DIM_ATTN_BLOCK_G];
-    z.d = d[DIM_ATTN_BLOCK_D], z.d_v = d[DIM_ATTN_BLOCK_DV];
+    z.b = a.B, z.h = a.N, z.h_kv = a.G, z.d = a.D, z.d_v = a.DV;
     z.s = f.q.n, z.q_rows = f.q.all, z.s_kv = f.k.n, z.kv_rows = f.k.all;
     z.full = !f.causal;
     return z;

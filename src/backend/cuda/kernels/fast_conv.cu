@@ -191,8 +191,8 @@ static __global__ void __launch_bounds__(BLOCK)
 
 static bool sizes_fit(const op *o)
 {
-    return o->dim[DIM_CONV_TAPS] == TAPS && o->dim[DIM_CONV_C] % WIDE == 0 &&
-           o->dim[DIM_CONV_C] > 0 && o->dim[DIM_CONV_B] > 0 && o->dim[DIM_CONV_S] > 0;
+    const op_conv z = op_conv_of(o); /* both gradients have the same sizes */
+    return z.TAPS == TAPS && z.C % WIDE == 0 && z.C > 0 && z.B > 0 && z.S > 0;
 }
 
 static bool forward_fits(const op *o, const op_types *t)
@@ -247,7 +247,7 @@ static int64_t pieces_of(int64_t runs)
 
 static int64_t weights_bytes(const op *o, const op_types *)
 {
-    const conv v = {NULL, {}, o->dim[DIM_CONV_B], o->dim[DIM_CONV_S], o->dim[DIM_CONV_C]};
+    const conv v = conv_of(op_conv_w_of(o));
     return room_of(pieces_of(v.runs()) * v.c * TAPS * 4);
 }
 

@@ -46,11 +46,10 @@ typedef struct head_plans {
 
 static bool takes(const op *o, const op_types *t)
 {
-    const int64_t *d = o->dim;
+    const op_head_loss z = op_head_loss_of(o);
     return head_loss_fits(o, t) && t->in[IN_HEAD_LOSS_x] == DTYPE_BF16 &&
-           t->in[IN_HEAD_LOSS_w] == DTYPE_BF16 && d[DIM_HEAD_LOSS_T] > 0 &&
-           d[DIM_HEAD_LOSS_H] > 0 && d[DIM_HEAD_LOSS_V] > 0 && d[DIM_HEAD_LOSS_H] % WIDE == 0 &&
-           d[DIM_HEAD_LOSS_V] % WIDE == 0;
+           t->in[IN_HEAD_LOSS_w] == DTYPE_BF16 && z.T > 0 && z.H > 0 && z.V > 0 &&
+           z.H % WIDE == 0 && z.V % WIDE == 0;
 }
 
 static void release(void *state)
@@ -67,9 +66,8 @@ static void release(void *state)
 
 static status plan_chunk(head_plans *p, int i, const op *o, const op_types *t, error *err)
 {
-    const int64_t h = o->dim[DIM_HEAD_LOSS_H], n_v = o->dim[DIM_HEAD_LOSS_V],
-                  rows = rows_at_once(o), left = o->dim[DIM_HEAD_LOSS_T] % rows;
-    const int64_t n = i == 0 ? rows : left;
+    const op_head_loss z = op_head_loss_of(o);
+    const int64_t h = z.H, n_v = z.V, rows = rows_at_once(z), n = i == 0 ? rows : z.T % rows;
     const lt_shape logits = {n, n_v, h, false, false, DTYPE_BF16, DTYPE_BF16, false},
                    dx = {n, h, n_v, false, true, DTYPE_BF16, t->out[OUT_HEAD_LOSS_dx], false},
                    dw = {n_v, h, n, true, true, DTYPE_BF16, t->out[OUT_HEAD_LOSS_dw], true};
@@ -102,29 +100,30 @@ static status prepare(const op *o, const op_types *t, void **state, error *err)
 /* ---- the chunks */
 
 /* The workspace: a chunk of logits, two terms a row, and cuBLASLt's. */
-static int64_t logits_bytes(const op *o)
+static int64_t logits_bytes(const op_head_loss &o)
 {
-    return room_of(rows_at_once(o) * o->dim[DIM_HEAD_LOSS_V] * 2);
+    return room_of(rows_at_once(o) * o.V * 2);
 }
 
-static int64_t terms_bytes(const op *o)
+static int64_t terms_bytes(const op_head_loss &o)
 {
     return room_of(rows_at_once(o) * 2 * (int64_t)sizeof(float));
 }
 
 static int64_t bytes(const op *o, const op_types *)
 {
-    return logits_bytes(o) + terms_bytes(o) + LT_WORKSPACE;
+    const op_head_loss z = op_head_loss_of(o);
+    return logits_bytes(z) + terms_bytes(z) + LT_WORKSPACE;
 }
 
 static bool chunk(const kernel_call *c, const op_head_loss &o, int64_t first, int64_t n)
 {
     const head_plans *p = (const head_plans *)c->state;
-    const int i = n != rows_at_once(c->o);
+    const int i = n != rows_at_once(o);
     const void *x = from(o.x, first * o.H).p;
     void *logits = c->workspace;
-    float *terms = (float *)((char *)logits + logits_bytes(c->o));
-    void *rest = (char *)terms + terms_bytes(c->o);
+    float *terms = (float *)((char *)logits + logits_bytes(o));
+    void *rest = (char *)terms + terms_bytes(o);
     if (!lt_run(p->logits[i], x, o.w.p, logits, rest, c->stream)) return false;
     narrow_loss_kernel<<<(unsigned)n, ROW_THREADS, 0, stream_of(c)>>>(
         {(__nv_bfloat16 *)logits, o.labels + first, o.mask ? o.mask + first : NULL, terms, o.V,
@@ -139,7 +138,7 @@ static bool chunk(const kernel_call *c, const op_head_loss &o, int64_t first, in
 static void launch(const kernel_call *c)
 {
     const op_head_loss o = op_head_loss_of(c);
-    const int64_t rows = rows_at_once(c->o);
+    const int64_t rows = rows_at_once(o);
     bool fine = true;
     for (int64_t t = 0; fine && t < o.T; t += rows)
         fine = chunk(c, o, t, o.T - t < rows ? o.T - t : rows);

@@ -7,8 +7,8 @@
 
 static bool sizes_fit(const op *o)
 {
-    return o->dim[DIM_HEAD_PART_H] > 0 && o->dim[DIM_HEAD_PART_V] > 0 &&
-           o->dim[DIM_HEAD_PART_H] % WIDE == 0 && o->dim[DIM_HEAD_PART_V] % WIDE == 0;
+    const op_head_part z = op_head_part_of(o); /* its gradient has the same sizes */
+    return z.H > 0 && z.V > 0 && z.H % WIDE == 0 && z.V % WIDE == 0;
 }
 
 static bool takes(const op *o, const op_types *t)
@@ -42,7 +42,8 @@ static void release(void *state)
 
 static status make_plans(part_plans *p, const op *o, const op_types *t, error *err)
 {
-    const int64_t n = rows_there(o), h = o->dim[DIM_HEAD_PART_H], n_v = o->dim[DIM_HEAD_PART_V];
+    const op_head_part z = op_head_part_of(o); /* its gradient has the same sizes */
+    const int64_t n = rows_there(z), h = z.H, n_v = z.V;
     if (n == 0) return OK;
     if (o->kind == OP_HEAD_PART) {
         const lt_shape logits = {n, n_v, h, false, false, DTYPE_BF16, DTYPE_BF16, false};
@@ -99,7 +100,7 @@ static int64_t bytes(const op *, const op_types *)
 static void launch(const kernel_call *c)
 {
     const op_head_part o = op_head_part_of(c);
-    const int64_t n = rows_there(c->o);
+    const int64_t n = rows_there(o);
     if (n > 0) {
         if (!lt_run(((const part_plans *)c->state)->logits, from(o.x, o.FIRST * o.H).p, o.w.p,
                     o.logits.p, c->workspace, c->stream)) {
@@ -144,7 +145,7 @@ static void launch_gradient(const kernel_call *c)
 {
     const op_head_part_d o = op_head_part_d_of(c);
     const part_plans *p = (const part_plans *)c->state;
-    const int64_t n = rows_there(c->o), at = o.FIRST * o.H;
+    const int64_t n = rows_there(o), at = o.FIRST * o.H;
     float *terms = (float *)c->workspace; /* [n][2] */
     void *rest = (char *)c->workspace + terms_bytes(c->o);
     clear(c, o.logits, n * o.V, o.ROWS * o.V);

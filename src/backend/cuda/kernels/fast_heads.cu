@@ -282,10 +282,9 @@ static __global__ void add_heads(const float *parts, int64_t pieces, int d, floa
 
 static bool sizes_fit(const op *o)
 {
-    const int64_t *d = o->dim, size = d[DIM_QKV_HEADS_D], rot = d[DIM_QKV_HEADS_ROT];
-    const int64_t n = d[DIM_QKV_HEADS_N], g = d[DIM_QKV_HEADS_G];
-    return d[DIM_QKV_HEADS_T] > 0 && (size == 64 || size == 128 || size == 256) && rot > 0 &&
-           rot <= size && rot % (2 * WIDE) == 0 && g > 0 && n % g == 0 && n < (1 << 20);
+    const op_qkv_heads z = op_qkv_heads_of(o); /* its gradient has the same sizes */
+    return z.T > 0 && (z.D == 64 || z.D == 128 || z.D == 256) && z.ROT > 0 && z.ROT <= z.D &&
+           z.ROT % (2 * WIDE) == 0 && z.G > 0 && z.N % z.G == 0 && z.N < (1 << 20);
 }
 
 static bool are_bf16(const op *o, const op_types *t)

@@ -130,13 +130,12 @@ static __global__ void __launch_bounds__(BLOCK) part_kernel(parted f)
 
 static bool takes(const op *o, const op_types *t)
 {
-    const int64_t *d = o->dim, n = d[DIM_MLA_KV_JOIN_N], dn = d[DIM_MLA_KV_JOIN_Dn],
-                  dr = d[DIM_MLA_KV_JOIN_Dr], dv = d[DIM_MLA_KV_JOIN_Dv];
+    const op_mla_kv_join z = op_mla_kv_join_of(o); /* its gradient has the same sizes */
     for (int i = 0; i < 2; i++)
         if (t->in[i] != DTYPE_BF16 || t->out[i] != DTYPE_BF16) return false;
-    return cuda_types_fit(o, t) && d[DIM_MLA_KV_JOIN_T] > 0 && n > 0 && n < (1 << 16) && dn > 0 &&
-           dr > 0 && dv > 0 && dn % WIDE == 0 && dr % WIDE == 0 && dv % WIDE == 0 &&
-           dn + dv < (1 << 14) && dr <= SHARED_MOST;
+    return cuda_types_fit(o, t) && z.T > 0 && z.N > 0 && z.N < (1 << 16) && z.Dn > 0 && z.Dr > 0 &&
+           z.Dv > 0 && z.Dn % WIDE == 0 && z.Dr % WIDE == 0 && z.Dv % WIDE == 0 &&
+           z.Dn + z.Dv < (1 << 14) && z.Dr <= SHARED_MOST;
 }
 
 static void join(const kernel_call *c)

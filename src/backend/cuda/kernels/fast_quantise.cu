@@ -50,13 +50,12 @@ static __global__ void __launch_bounds__(BLOCK)
 
 static bool takes(const op *o, const op_types *t)
 {
-    const int64_t *d = o->dim, m = d[DIM_QUANTISE_M], k = d[DIM_QUANTISE_K];
+    const op_quantise z = op_quantise_of(o);
     const bool turned = o->out[OUT_QUANTISE_qt] >= 0;
-    const bool form = (d[DIM_QUANTISE_FORM] == QUANT_BLOCK && d[DIM_QUANTISE_TYPE] == DTYPE_E4M3) ||
-                      (d[DIM_QUANTISE_FORM] == QUANT_TENSOR &&
-                       (d[DIM_QUANTISE_TYPE] == DTYPE_E4M3 || d[DIM_QUANTISE_TYPE] == DTYPE_E5M2));
+    const bool form = (z.FORM == QUANT_BLOCK && z.TYPE == DTYPE_E4M3) ||
+                      (z.FORM == QUANT_TENSOR && (z.TYPE == DTYPE_E4M3 || z.TYPE == DTYPE_E5M2));
     return cuda_types_fit(o, t) && form && t->in[IN_QUANTISE_x] == DTYPE_BF16 &&
-           tiles_fit(m, k, d[DIM_QUANTISE_E], turned);
+           tiles_fit(z.M, z.K, z.E, turned);
 }
 
 /* The largest size, the codes, and what they are to be multiplied by again. */

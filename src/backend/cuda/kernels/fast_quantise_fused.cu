@@ -146,9 +146,9 @@ static quantising copies_of(const O &o, int64_t m, int64_t k, const int32_t *off
             {offsets, n_experts, m}};
 }
 
-static bool in_blocks(int64_t form, int64_t type)
+template <class O> static bool in_blocks(const O &z)
 {
-    return form == QUANT_BLOCK && type == DTYPE_E4M3;
+    return z.FORM == QUANT_BLOCK && z.TYPE == DTYPE_E4M3;
 }
 
 /* `turned`: which output the codes along rows are. */
@@ -162,10 +162,9 @@ static bool fits(const op *o, const op_types *t, int64_t m, int64_t k, int turne
 
 static bool takes_act(const op *o, const op_types *t)
 {
-    const int64_t *d = o->dim;
-    return !(o->flags & CLAMPED) && (o->in[IN_ACT_QUANT_offsets] >= 0 || d[DIM_ACT_QUANT_E] == 1) &&
-           in_blocks(d[DIM_ACT_QUANT_FORM], d[DIM_ACT_QUANT_TYPE]) &&
-           fits(o, t, d[DIM_ACT_QUANT_M], d[DIM_ACT_QUANT_F], OUT_ACT_QUANT_qt);
+    const op_act_quant z = op_act_quant_of(o);
+    return !(z.flags & CLAMPED) && (o->in[IN_ACT_QUANT_offsets] >= 0 || z.E == 1) && in_blocks(z) &&
+           fits(o, t, z.M, z.F, OUT_ACT_QUANT_qt);
 }
 
 static void act(const kernel_call *c)
@@ -178,12 +177,11 @@ static void act(const kernel_call *c)
 /* Blocks of a row of [by gate | by up] belong to one of them. */
 static bool takes_act_d(const op *o, const op_types *t)
 {
-    const int64_t *d = o->dim;
-    return !(o->flags & CLAMPED) && d[DIM_ACT_D_QUANT_F] % SIDE == 0 &&
-           (o->in[IN_ACT_D_QUANT_offsets] >= 0 || d[DIM_ACT_D_QUANT_E] == 1) &&
-           t->in[IN_ACT_D_QUANT_u] == DTYPE_BF16 &&
-           in_blocks(d[DIM_ACT_D_QUANT_FORM], d[DIM_ACT_D_QUANT_TYPE]) &&
-           fits(o, t, d[DIM_ACT_D_QUANT_M], 2 * d[DIM_ACT_D_QUANT_F], OUT_ACT_D_QUANT_qt);
+    const op_act_d_quant z = op_act_d_quant_of(o);
+    return !(z.flags & CLAMPED) && z.F % SIDE == 0 &&
+           (o->in[IN_ACT_D_QUANT_offsets] >= 0 || z.E == 1) &&
+           t->in[IN_ACT_D_QUANT_u] == DTYPE_BF16 && in_blocks(z) &&
+           fits(o, t, z.M, 2 * z.F, OUT_ACT_D_QUANT_qt);
 }
 
 static int64_t sums_bytes(const op *o, const op_types *)
@@ -212,10 +210,8 @@ static void act_d(const kernel_call *c)
 
 static bool takes_norm(const op *o, const op_types *t)
 {
-    const int64_t *d = o->dim;
-    return o->in[IN_NORM_QUANT_w] >= 0 &&
-           in_blocks(d[DIM_NORM_QUANT_FORM], d[DIM_NORM_QUANT_TYPE]) &&
-           fits(o, t, d[DIM_NORM_QUANT_M], d[DIM_NORM_QUANT_H], OUT_NORM_QUANT_qt);
+    const op_norm_quant z = op_norm_quant_of(o);
+    return o->in[IN_NORM_QUANT_w] >= 0 && in_blocks(z) && fits(o, t, z.M, z.H, OUT_NORM_QUANT_qt);
 }
 
 static int64_t rstd_bytes(const op *o, const op_types *)
@@ -237,10 +233,9 @@ static void norm(const kernel_call *c)
 
 static bool takes_rows(const op *o, const op_types *t)
 {
-    const int64_t *d = o->dim;
-    return d[DIM_PERMUTE_QUANT_T] * d[DIM_PERMUTE_QUANT_K] <= INT32_MAX &&
-           in_blocks(d[DIM_PERMUTE_QUANT_FORM], d[DIM_PERMUTE_QUANT_TYPE]) &&
-           fits(o, t, d[DIM_PERMUTE_QUANT_ROOM], d[DIM_PERMUTE_QUANT_H],
+    const op_permute_quant z = op_permute_quant_of(o); /* UNPERMUTE_D_QUANT has the same sizes */
+    return z.T * z.K <= INT32_MAX && in_blocks(z) &&
+           fits(o, t, z.ROOM, z.H,
                 o->kind == OP_PERMUTE_QUANT ? OUT_PERMUTE_QUANT_qt : OUT_UNPERMUTE_D_QUANT_qt);
 }
 

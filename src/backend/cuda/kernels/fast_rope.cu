@@ -54,10 +54,10 @@ template <class I> static __global__ void rotation_kernel(wide_rotation r, int64
 
 static bool takes(const op *o, const op_types *t)
 {
-    const int64_t *d = o->dim, half = d[DIM_ROPE_ROT] / 2;
-    return cuda_types_fit(o, t) && t->out[OUT_ROPE_x] == DTYPE_BF16 && d[DIM_ROPE_T] > 0 &&
-           half > 0 && d[DIM_ROPE_ROT] % (2 * WIDE) == 0 && d[DIM_ROPE_OFFSET] % WIDE == 0 &&
-           d[DIM_ROPE_D] % WIDE == 0 && d[DIM_ROPE_D] <= INT32_MAX && d[DIM_ROPE_N] <= INT32_MAX;
+    const op_rope z = op_rope_of(o);
+    return cuda_types_fit(o, t) && t->out[OUT_ROPE_x] == DTYPE_BF16 && z.T > 0 && z.ROT / 2 > 0 &&
+           z.ROT % (2 * WIDE) == 0 && z.OFFSET % WIDE == 0 && z.D % WIDE == 0 && z.D <= INT32_MAX &&
+           z.N <= INT32_MAX;
 }
 
 static void rotate(const kernel_call *c, float sign)

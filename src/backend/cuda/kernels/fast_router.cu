@@ -170,12 +170,10 @@ template <int EACH> struct chooser {
 
 static bool takes(const op *o, const op_types *t)
 {
-    const int64_t *d = o->dim, e = d[DIM_ROUTER_E], k = d[DIM_ROUTER_K];
-    const bool groups = d[DIM_ROUTER_GROUP_TOPK] > 0;
-    return cuda_types_fit(o, t) && d[DIM_ROUTER_T] > 0 && e > 0 && e <= 512 && k > 0 && k <= e &&
-           k <= CHOSEN_MOST &&
-           (!groups || o->flags & FORCED ||
-            (d[DIM_ROUTER_GROUPS] > 0 && e == WARP * d[DIM_ROUTER_GROUPS]));
+    const op_router z = op_router_of(o);
+    return cuda_types_fit(o, t) && z.T > 0 && z.E > 0 && z.E <= 512 && z.K > 0 && z.K <= z.E &&
+           z.K <= CHOSEN_MOST &&
+           (z.GROUP_TOPK <= 0 || z.flags & FORCED || (z.GROUPS > 0 && z.E == WARP * z.GROUPS));
 }
 
 template <int EACH> static void run(const kernel_call *c)
@@ -189,7 +187,7 @@ template <int EACH> static void run(const kernel_call *c)
                        (int)o.K,
                        (int)o.GROUPS,
                        (int)o.GROUP_TOPK,
-                       (int)experts_scored(c->o),
+                       (int)experts_scored(o),
                        o.flags,
                        o.scaling,
                        o.FIRST,

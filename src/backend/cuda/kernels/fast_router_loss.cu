@@ -213,7 +213,7 @@ static void aux_loss(const kernel_call *c)
     const samples s = samples_of(c->o);
     double *parts = (double *)c->workspace;
     int32_t *found = (int32_t *)((char *)c->workspace + parts_bytes(c->o));
-    const double scale = aux_scale(c->o, o.counts);
+    const double scale = aux_scale(c->o, o);
     if (!o.counts) count(c, o.logits, found, o.E, o.K);
     const fast_pushing a = {
         o.logits, o.counts ? o.counts + s.of(0) * o.E : NULL, found, o.dlogits, parts, s, (int)o.E,

@@ -140,13 +140,13 @@ static bool takes(const op *o, const op_types *t)
 
 static int64_t bytes(const op *o, const op_types *)
 {
-    return chunks_bytes(rule_of(o));
+    return chunks_bytes(rule_of(op_gdn_rule_of(o)));
 }
 
 static void launch(const kernel_call *c)
 {
     const op_gdn_rule o = op_gdn_rule_of(c);
-    const rule r = rule_of(c->o, o, o.states);
+    const rule r = rule_of(o);
     const chunks w = chunks_at(r, (char *)c->workspace);
     const dim3 grid((unsigned)ceil_of(r.dv, GROUP), (unsigned)r.nv, (unsigned)r.b);
     gdn_prepare_chunks(c, w);

@@ -114,11 +114,9 @@ static __device__ __forceinline__ void copy_gates(gates *to, const gates *from)
 /* Does the rule in chunks take these sizes? Rows ask for BF16 themselves. */
 static inline bool chunks_fit(const op *o, const op_types *t)
 {
-    const int64_t *d = o->dim;
-    return cuda_types_fit(o, t) && d[DIM_GDN_RULE_B] * d[DIM_GDN_RULE_S] * d[DIM_GDN_RULE_Nv] > 0 &&
-           d[DIM_GDN_RULE_CHUNK] <= CHUNK && d[DIM_GDN_RULE_Dk] <= HEAD &&
-           d[DIM_GDN_RULE_Dv] <= HEAD && d[DIM_GDN_RULE_Dk] > 0 && d[DIM_GDN_RULE_Dv] > 0 &&
-           d[DIM_GDN_RULE_Dk] % 8 == 0 && d[DIM_GDN_RULE_Dv] % 8 == 0;
+    const op_gdn_rule z = op_gdn_rule_of(o); /* its gradient has the same sizes */
+    return cuda_types_fit(o, t) && z.B * z.S * z.Nv > 0 && z.CHUNK <= CHUNK && z.Dk <= HEAD &&
+           z.Dv <= HEAD && z.Dk > 0 && z.Dv > 0 && z.Dk % 8 == 0 && z.Dv % 8 == 0;
 }
 
 /* Makes T, P and the gates of all chunks. */

@@ -136,14 +136,14 @@ static int64_t ds_bytes(const rule &r)
 
 static int64_t bytes(const op *o, const op_types *)
 {
-    const rule r = rule_of(o);
+    const rule r = rule_of(op_gdn_rule_d_of(o));
     return chunks_bytes(r) + ds_bytes(r) + room_of(r.b * r.s * r.nv * r.dv * (int64_t)sizeof(bf16));
 }
 
 static void launch(const kernel_call *c)
 {
     const op_gdn_rule_d o = op_gdn_rule_d_of(c);
-    const rule r = rule_of(c->o, o, (float *)o.states);
+    const rule r = rule_of(o);
     char *p = (char *)c->workspace;
     back_chunks w = {};
     w.w = chunks_at(r, p);

@@ -37,13 +37,13 @@ static __global__ void rule_kernel(rule r, numbers o)
 
 static int64_t forward_bytes(const op *o, const op_types *)
 {
-    return factors_bytes(rule_of(o));
+    return factors_bytes(rule_of(op_gdn_rule_of(o)));
 }
 
 static void forward(const kernel_call *c)
 {
     const op_gdn_rule o = op_gdn_rule_of(c);
-    rule r = rule_of(c->o, o, o.states);
+    rule r = rule_of(o);
     r.factors = (float *)c->workspace;
     if (r.b * r.s * r.nv * r.dv == 0) return;
     make_factors(c, r, (float *)c->workspace);

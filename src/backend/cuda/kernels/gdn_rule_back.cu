@@ -258,7 +258,7 @@ static back_sizes sizes_of(const rule &r)
 
 static int64_t backward_bytes(const op *o, const op_types *)
 {
-    const back_sizes z = sizes_of(rule_of(o));
+    const back_sizes z = sizes_of(rule_of(op_gdn_rule_d_of(o)));
     return z.factors + z.before + z.vectors + z.scalars;
 }
 
@@ -266,7 +266,7 @@ static void backward(const kernel_call *c)
 {
     rule_back t = {};
     const op_gdn_rule_d o = op_gdn_rule_d_of(c);
-    t.r = rule_of(c->o, o, (float *)o.states);
+    t.r = rule_of(o);
     rule &r = t.r;
     const back_sizes z = sizes_of(r);
     char *p = (char *)c->workspace;

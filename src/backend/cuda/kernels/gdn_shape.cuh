@@ -13,23 +13,15 @@ struct rule {
     float *states;         /* [B][n_chunks][Nv][Dk][Dv], or NULL: forward only */
 };
 
-static rule rule_of(const op *o)
+/* Of GDN_RULE or its gradient; before it is launched, the sizes alone. */
+template <class O> static rule rule_of(const O &o)
 {
     rule r = {};
-    r.b = o->dim[DIM_GDN_RULE_B], r.s = o->dim[DIM_GDN_RULE_S], r.nk = o->dim[DIM_GDN_RULE_Nk],
-    r.nv = o->dim[DIM_GDN_RULE_Nv];
-    r.dk = o->dim[DIM_GDN_RULE_Dk], r.dv = o->dim[DIM_GDN_RULE_Dv],
-    r.chunk = o->dim[DIM_GDN_RULE_CHUNK];
+    r.b = o.B, r.s = o.S, r.nk = o.Nk, r.nv = o.Nv, r.dk = o.Dk, r.dv = o.Dv, r.chunk = o.CHUNK;
     r.n_chunks = (r.s + r.chunk - 1) / r.chunk;
     r.row = 2 * r.nk * r.dk + r.nv * r.dv;
-    return r;
-}
-
-/* The same with what GDN_RULE and its gradient read; `states`: of the one it writes them. */
-template <class O> static rule rule_of(const op *sizes, const O &o, float *states)
-{
-    rule r = rule_of(sizes);
-    r.qkv = o.qkv, r.beta = as_numbers(o.beta), r.g = as_numbers(o.g), r.states = states;
+    r.qkv = o.qkv, r.beta = as_numbers(o.beta), r.g = as_numbers(o.g);
+    r.states = (float *)o.states; /* the gradient reads them */
     return r;
 }
 

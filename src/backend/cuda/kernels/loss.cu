@@ -83,14 +83,15 @@ static void push(const kernel_call *c, const O &o, numbers g, int64_t row, int64
 
 static int64_t head_loss_bytes(const op *o, const op_types *)
 {
-    return room_of(o->dim[DIM_HEAD_LOSS_T] * 2 * (int64_t)sizeof(float)) +
-           room_of(rows_at_once(o) * o->dim[DIM_HEAD_LOSS_V] * (int64_t)sizeof(float));
+    const op_head_loss z = op_head_loss_of(o);
+    return room_of(z.T * 2 * (int64_t)sizeof(float)) +
+           room_of(rows_at_once(z) * z.V * (int64_t)sizeof(float));
 }
 
 static void head_loss(const kernel_call *c)
 {
     const op_head_loss o = op_head_loss_of(c);
-    const int64_t rows = rows_at_once(c->o);
+    const int64_t rows = rows_at_once(o);
     float *terms = (float *)c->workspace;
     float *logits = (float *)((char *)c->workspace + room_of(o.T * 2 * (int64_t)sizeof(float)));
     const numbers g = {logits, false};
@@ -132,7 +133,7 @@ static __global__ void stats_kernel(numbers logits, const int32_t *labels, int64
 static void head_part(const kernel_call *c)
 {
     const op_head_part o = op_head_part_of(c);
-    const int64_t n = rows_there(c->o);
+    const int64_t n = rows_there(o);
     gemm(c, {from(o.x, o.FIRST * o.H), o.H, 1}, {o.w, o.H, 1}, {o.logits, o.V, 1}, n, o.V, o.H,
          false);
     if (n > 0)
@@ -150,7 +151,7 @@ static int64_t head_part_d_bytes(const op *o, const op_types *)
 static void head_part_d(const kernel_call *c)
 {
     const op_head_part_d o = op_head_part_d_of(c);
-    const int64_t n = rows_there(c->o);
+    const int64_t n = rows_there(o);
     float *terms = (float *)c->workspace;
     run_rows(c,
              {o.logits, o.labels + o.FIRST, o.mask ? o.mask + o.FIRST : NULL, terms, o.V, o.VFIRST,

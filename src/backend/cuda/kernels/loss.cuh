@@ -43,10 +43,10 @@ static __device__ totals totals_of_parts(const float *stats, int64_t parts, int6
 }
 
 /* HEAD_PART, HEAD_PART_D: rows that there are of a chunk. */
-static int64_t rows_there(const op *o)
+template <class O> static int64_t rows_there(const O &o)
 {
-    const int64_t left = o->dim[DIM_HEAD_PART_T] - o->dim[DIM_HEAD_PART_FIRST];
-    return left < 0 ? 0 : left < o->dim[DIM_HEAD_PART_ROWS] ? left : o->dim[DIM_HEAD_PART_ROWS];
+    const int64_t left = o.T - o.FIRST;
+    return left < 0 ? 0 : left < o.ROWS ? left : o.ROWS;
 }
 
 /* Zeros for elements first .. past-1. */
@@ -62,11 +62,9 @@ static inline bool head_loss_fits(const op *o, const op_types *t)
 }
 
 /* HEAD_LOSS: rows of a chunk of logits. */
-static int64_t rows_at_once(const op *o)
+static int64_t rows_at_once(const op_head_loss &o)
 {
-    return o->dim[DIM_HEAD_LOSS_ROWS] < 1                         ? 1
-           : o->dim[DIM_HEAD_LOSS_ROWS] < o->dim[DIM_HEAD_LOSS_T] ? o->dim[DIM_HEAD_LOSS_ROWS]
-                                                                  : o->dim[DIM_HEAD_LOSS_T];
+    return o.ROWS < 1 ? 1 : o.ROWS < o.T ? o.ROWS : o.T;
 }
 
 #endif

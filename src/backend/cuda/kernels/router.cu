@@ -99,7 +99,8 @@ struct choosing : op_router {
 
 static void router(const kernel_call *c)
 {
-    choosing r = {op_router_of(c), experts_scored(c->o)};
+    const op_router o = op_router_of(c);
+    choosing r = {o, experts_scored(o)};
     if (r.flags & FORCED) {
         r.round = round_robin_of(r.E, r.K, r.GROUPS, r.GROUP_TOPK);
         r.round_each = round_most(&r.round);

@@ -57,13 +57,11 @@ static __device__ void best_of(const float *v, int64_t n, int64_t k, int32_t *id
 }
 
 /* How many experts count for the score of their group: at least one. */
-static inline int64_t experts_scored(const op *o)
+static inline int64_t experts_scored(const op_router &o)
 {
-    if (o->dim[DIM_ROUTER_GROUP_TOPK] <= 0) return 0;
-    const int64_t size = o->dim[DIM_ROUTER_E] / o->dim[DIM_ROUTER_GROUPS];
-    int64_t n = o->flags & BEST_TWO   ? 2
-                : o->flags & BEST_ONE ? 1
-                                      : o->dim[DIM_ROUTER_K] / o->dim[DIM_ROUTER_GROUP_TOPK];
+    if (o.GROUP_TOPK <= 0) return 0;
+    const int64_t size = o.E / o.GROUPS;
+    int64_t n = o.flags & BEST_TWO ? 2 : o.flags & BEST_ONE ? 1 : o.K / o.GROUP_TOPK;
     if (n < 1) n = 1;
     return n < size ? n : size;
 }

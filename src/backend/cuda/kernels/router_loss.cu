@@ -158,7 +158,7 @@ static void aux_loss(const kernel_call *c)
     const loss_memory m = memory_of(c);
     const float *counts = o.counts ? o.counts + s.of(0) * o.E : m.counts;
     if (s.n_t <= 0) return;
-    put_scale_kernel<<<1, 1, 0, stream_of(c)>>>(m.scale, aux_scale(c->o, o.counts));
+    put_scale_kernel<<<1, 1, 0, stream_of(c)>>>(m.scale, aux_scale(c->o, o));
     if (!o.counts) {
         int32_t *found = (int32_t *)m.counts;
         count(c, o.logits, found, o.E, o.K);

@@ -50,15 +50,13 @@ static void add_counts(const kernel_call *c, find_counts *find)
     for_each(c, s.n() * o.E, [=] __device__(int64_t i) { counts[i] += (float)found[i]; });
 }
 
-/* What sums of P times counts are multiplied with. `counts`: of all ranks, or NULL. */
-static inline double aux_scale(const op *o, const float *counts)
+/* What sums of P times counts are multiplied with; counts, where they are there, are of all
+ * ranks. */
+static inline double aux_scale(const op *o, const op_aux_loss &a)
 {
-    const int64_t *d = o->dim;
-    const int64_t all = counts ? d[DIM_AUX_LOSS_TOKENS] : d[DIM_AUX_LOSS_T],
-                  sequence = counts ? d[DIM_AUX_LOSS_SEQ] : d[DIM_AUX_LOSS_S];
-    const double n = (double)(d[DIM_AUX_LOSS_KIND] == 1 ? sequence : all);
-    return o->real[REAL_AUX_LOSS_coefficient] * (double)d[DIM_AUX_LOSS_E] /
-           ((double)d[DIM_AUX_LOSS_K] * n * (double)all);
+    const int64_t all = a.counts ? a.TOKENS : a.T, sequence = a.counts ? a.SEQ : a.S;
+    const double n = (double)(a.KIND == 1 ? sequence : all);
+    return o->real[REAL_AUX_LOSS_coefficient] * (double)a.E / ((double)a.K * n * (double)all);
 }
 
 #endif
