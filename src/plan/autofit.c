@@ -1,9 +1,8 @@
 /* autofit.c - what is tried, in which order.
  *
- * I1  A set has one assignment a key: a later one replaces an earlier one.
- * I2  Every set that is returned was applied, checked and summed; without any one of its overrides
+ * I1  Every set that is returned was applied, checked and summed; without any one of its overrides
  *     it breaks a rule or does not fit.
- * I3  A try costs 2 to 10 ms for hundreds of layers; there are at most about two hundred. */
+ * I2  A try costs 2 to 10 ms for hundreds of layers; there are at most about two hundred. */
 #include "plan/autofit.h"
 
 #include <string.h>
@@ -15,22 +14,18 @@
 #include "plan/against.h"
 #include "plan/moves.h"
 #include "predict/try.h"
+#include "rules/overrides.h"
 
-enum { SET_MAX = 256, DOUBLINGS_MOST = 3, WORLD_MOST = 16384 };
-
-typedef struct autofit_set {
-    const char *list[SET_MAX + 1]; /* ends with NULL */
-    int n;
-} autofit_set;
+enum { DOUBLINGS_MOST = 3, WORLD_MOST = 16384 };
 
 typedef struct autofit_run {
     const recipe *given;
     const hardware *hw;
     arena *a;
     int64_t world;
-    autofit_set start;  /* what the rules ask for */
-    autofit_set packed; /* that in a packed step; empty where there is none */
-    int64_t peak;       /* of the last try that was legal */
+    overrides start;  /* what the rules ask for */
+    overrides packed; /* that in a packed step; empty where there is none */
+    int64_t peak;     /* of the last try that was legal */
     int64_t least;
     double work; /* of the processor, when the search ends */
     bool late;   /* it ended before its end */
@@ -38,44 +33,22 @@ typedef struct autofit_run {
 
 /* ---- sets */
 
-static bool same_key(const char *x, const char *y)
+static void put_edits(autofit_run *m, overrides *s, edits e)
 {
-    size_t n = strcspn(x, "=");
-    return n == strcspn(y, "=") && strncmp(x, y, n) == 0;
+    for (size_t i = 0; i < e.n; i++)
+        overrides_put(s, edits_text((edits){&e.list[i], 1}, m->a), m->a);
 }
 
-static void put(autofit_run *m, autofit_set *s, const char *assignment)
-{
-    int i = 0;
-    while (i < s->n && !same_key(s->list[i], assignment)) i++; /* I1 */
-    if (i == SET_MAX) return;
-    s->list[i] = arena_copy(m->a, assignment, strlen(assignment));
-    if (i == s->n) s->list[++s->n] = NULL;
-}
-
-static void put_edits(autofit_run *m, autofit_set *s, edits e)
-{
-    for (size_t i = 0; i < e.n; i++) put(m, s, edits_text((edits){&e.list[i], 1}, m->a));
-}
-
-static void put_int(autofit_run *m, autofit_set *s, knob_id k, int64_t n)
+static void put_int(autofit_run *m, overrides *s, knob_id k, int64_t n)
 {
     put_edits(m, s, (edits){&(edit){k, EDIT_INT, {.whole = n}}, 1});
-}
-
-static autofit_set without(const autofit_set *s, int at)
-{
-    autofit_set x = *s;
-    memmove(&x.list[at], &x.list[at + 1], sizeof x.list[0] * (size_t)(x.n - at));
-    x.n--;
-    return x;
 }
 
 /* ---- one try */
 
 typedef enum outcome { UNREADABLE, BREAKS_RULE, NO_ROOM, FITS } outcome;
 
-static bool resolve(const autofit_run *m, const autofit_set *set, setup *s, arena *a)
+static bool resolve(const autofit_run *m, const overrides *set, setup *s, arena *a)
 {
     recipe *r = ARENA_NEW(a, recipe);
     error err;
@@ -83,7 +56,7 @@ static bool resolve(const autofit_run *m, const autofit_set *set, setup *s, aren
            !s->pipe.why_not;
 }
 
-static outcome look(autofit_run *m, const autofit_set *set)
+static outcome look(autofit_run *m, const overrides *set)
 {
     arena *a = arena_create();
     const try_job asked = {.given = m->given, .hw = m->hw, .depth = TRY_FIT, .world = m->world};
@@ -100,29 +73,26 @@ static outcome look(autofit_run *m, const autofit_set *set)
 }
 
 /* The same, with what the rules ask for beside it. */
-static outcome look_with_rules(autofit_run *m, autofit_set *set)
+static outcome look_with_rules(autofit_run *m, overrides *set)
 {
     outcome out = look(m, set);
     if (out != BREAKS_RULE) return out;
     recipe *r = ARENA_NEW(m->a, recipe);
     const char *const *more;
     if (!rules_apply(r, m->given, set->list, m->a) || !rules_fix(r, m->a, &more)) return out;
-    for (; *more; more++) put(m, set, *more);
+    overrides_put_all(set, more, m->a);
     return look(m, set);
 }
 
-static bool take(autofit_run *m, const autofit_set *set, autofit_set *out)
+static bool fits(void *with, const overrides *set)
+{
+    return look(with, set) == FITS;
+}
+
+static bool take(autofit_run *m, const overrides *set, overrides *out)
 {
     *out = *set;
-    for (bool dropped = true; dropped;) { /* I2 */
-        dropped = false;
-        for (int i = out->n - 1; i >= 0; i--) {
-            autofit_set less = without(out, i);
-            if (look(m, &less) != FITS) continue;
-            *out = less;
-            dropped = true;
-        }
-    }
+    overrides_thin(out, fits, m); /* I1 */
     return look(m, out) == FITS;
 }
 
@@ -135,7 +105,7 @@ typedef struct module_list {
     int n; /* -1: whole layers */
 } module_list;
 
-static void put_modules(autofit_run *m, autofit_set *s, const module_list *x)
+static void put_modules(autofit_run *m, overrides *s, const module_list *x)
 {
     const edit list[] = {
         SET_WORD(RECOMPUTE, SELECTIVE),
@@ -151,7 +121,7 @@ static bool has(const module_list *x, int word)
     return x->n > 0 && memchr(x->word, word, (size_t)x->n);
 }
 
-static module_list modules_of(const autofit_run *m, const autofit_set *set)
+static module_list modules_of(const autofit_run *m, const overrides *set)
 {
     arena *a = arena_create();
     setup *s = ARENA_NEW(a, setup);
@@ -176,7 +146,7 @@ static void leave_out(module_list *x, int word)
 
 /* One module more a rung, the cheapest for its bytes first. `rung` is left at the highest legal
  * one. */
-static bool climb(autofit_run *m, const autofit_set *base, autofit_set *rung)
+static bool climb(autofit_run *m, const overrides *base, overrides *rung)
 {
     *rung = *base;
     outcome out = look(m, base);
@@ -190,7 +160,7 @@ static bool climb(autofit_run *m, const autofit_set *base, autofit_set *rung)
         for (int k = 0; k < DROP_MODULES; k++)
             if (more->covers & drop_modules[k].drop) leave_out(&next, drop_modules[k].listed);
         next.word[next.n++] = (signed char)more->listed;
-        autofit_set set = *base;
+        overrides set = *base;
         put_modules(m, &set, &next);
         out = look(m, &set);
         if (out < NO_ROOM || m->peak >= peak) continue;
@@ -204,13 +174,13 @@ static bool climb(autofit_run *m, const autofit_set *base, autofit_set *rung)
 
 /* A rung holds what the cheaper ones below it brought: what is not needed goes, the dearest
  * first. */
-static void thin(autofit_run *m, const autofit_set *base, autofit_set *rung)
+static void thin(autofit_run *m, const overrides *base, overrides *rung)
 {
     module_list have = modules_of(m, rung);
     for (int i = have.n - 1; i >= 0 && have.n > 1; i--) {
         module_list fewer = have;
         leave_out(&fewer, have.word[i]);
-        autofit_set set = *base;
+        overrides set = *base;
         put_modules(m, &set, &fewer);
         if (look(m, &set) != FITS) continue;
         *rung = set;
@@ -218,14 +188,14 @@ static void thin(autofit_run *m, const autofit_set *base, autofit_set *rung)
     }
 }
 
-static bool by_recompute(autofit_run *m, const autofit_set *base, autofit_set *out)
+static bool by_recompute(autofit_run *m, const overrides *base, overrides *out)
 {
-    autofit_set rung;
+    overrides rung;
     if (climb(m, base, &rung)) {
         thin(m, base, &rung);
         return take(m, &rung, out);
     }
-    autofit_set set = *base;
+    overrides set = *base;
     put_edits(m, &set, moves[MOVE_FULL_RECOMPUTE].e);
     return look_with_rules(m, &set) == FITS && take(m, &set, out);
 }
@@ -233,21 +203,21 @@ static bool by_recompute(autofit_run *m, const autofit_set *base, autofit_set *o
 /* ---- packed steps */
 
 /* Costs nothing, so that where it is legal all else is tried on top of it. */
-static bool by_packing(autofit_run *m, const autofit_set *base, autofit_set *out)
+static bool by_packing(autofit_run *m, const overrides *base, overrides *out)
 {
-    autofit_set set = *base;
+    overrides set = *base;
     put_edits(m, &set, (edits){&(const edit)SET_FLAG(PACK_STEP, true), 1});
     outcome how = look(m, &set);
     if (how == NO_ROOM) m->packed = set;
     return how == FITS && take(m, &set, out);
 }
 
-static const autofit_set *packed_or(const autofit_run *m, const autofit_set *base)
+static const overrides *packed_or(const autofit_run *m, const overrides *base)
 {
     return m->packed.n ? &m->packed : base;
 }
 
-static bool by_packed_recompute(autofit_run *m, const autofit_set *base, autofit_set *out)
+static bool by_packed_recompute(autofit_run *m, const overrides *base, overrides *out)
 {
     return by_recompute(m, packed_or(m, base), out);
 }
@@ -255,14 +225,14 @@ static bool by_packed_recompute(autofit_run *m, const autofit_set *base, autofit
 /* ---- sequence chunks */
 
 /* What is recomputed of MLPs and experts, in parts: for our own programs. */
-static bool by_chunks(autofit_run *m, const autofit_set *base, autofit_set *out)
+static bool by_chunks(autofit_run *m, const overrides *base, overrides *out)
 {
     enum { CHUNKS_MOST = 16 };
     setup *s = ARENA_NEW(m->a, setup);
     base = packed_or(m, base);
     if (!resolve(m, base, s, m->a) || !job_is_ours(&s->j)) return false;
     for (int64_t n = 2; n <= CHUNKS_MOST; n *= 2) {
-        autofit_set set = *base;
+        overrides set = *base;
         if (n <= s->j.sequence_chunks) continue;
         put_int(m, &set, K_SEQUENCE_CHUNKS, n);
         if (by_recompute(m, &set, out)) return true;
@@ -272,12 +242,12 @@ static bool by_chunks(autofit_run *m, const autofit_set *base, autofit_set *out)
 
 /* ---- offload */
 
-static bool by_offload(autofit_run *m, const autofit_set *base, autofit_set *out)
+static bool by_offload(autofit_run *m, const overrides *base, overrides *out)
 {
     static const move_id ways[] = {MOVE_EXPERTS_ON_HOST, MOVE_LAYERS_ON_HOST, MOVE_OPT_ON_HOST,
                                    MOVE_ALL_ON_HOST};
     for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
-        autofit_set set = *base;
+        overrides set = *base;
         edits e = moves[ways[i]].e;
         put_edits(m, &set, e);
         outcome got = look_with_rules(m, &set);
@@ -298,10 +268,10 @@ static const edits split =
           SET_NULL(LAST_LAYERS), SET_NULL(ACCOUNT_EMBEDDING), SET_NULL(ACCOUNT_LOSS));
 
 /* Sizes times powers of two; the split over stages is derived again where PP moves. */
-static autofit_set resized(autofit_run *m, const autofit_set *base, const setup *s,
-                           const int times[SIZES])
+static overrides resized(autofit_run *m, const overrides *base, const setup *s,
+                         const int times[SIZES])
 {
-    autofit_set set = *base;
+    overrides set = *base;
     for (int i = 0; i < SIZES; i++)
         if (times[i]) put_int(m, &set, sizes[i], job_int(&s->j, sizes[i]) << times[i]);
     put_int(m, &set, K_N_GPUS, m->world);
@@ -310,7 +280,7 @@ static autofit_set resized(autofit_run *m, const autofit_set *base, const setup 
     return set;
 }
 
-static bool by_sizes(autofit_run *m, const autofit_set *base, autofit_set *out)
+static bool by_sizes(autofit_run *m, const overrides *base, overrides *out)
 {
     setup *s = ARENA_NEW(m->a, setup);
     if (!resolve(m, base, s, m->a)) return false;
@@ -319,7 +289,7 @@ static bool by_sizes(autofit_run *m, const autofit_set *base, autofit_set *out)
             int times[SIZES], sum = 0;
             for (int i = 0; i < SIZES; i++) sum += times[i] = code >> (2 * i) & 3;
             if (sum != total) continue;
-            autofit_set set = resized(m, base, s, times);
+            overrides set = resized(m, base, s, times);
             outcome got = look(m, &set);
             if (got == FITS) return take(m, &set, out);
             if (got == NO_ROOM && by_recompute(m, &set, out)) return true;
@@ -330,7 +300,7 @@ static bool by_sizes(autofit_run *m, const autofit_set *base, autofit_set *out)
 /* ---- the search */
 
 /* The job of a recipe on `world` GPUs: what a search decides is open. */
-static bool wanted_of(const autofit_run *m, const autofit_set *base, int64_t world, recipe *wanted,
+static bool wanted_of(const autofit_run *m, const overrides *base, int64_t world, recipe *wanted,
                       arena *a)
 {
     recipe *r = ARENA_NEW(a, recipe);
@@ -354,12 +324,12 @@ static bool search_job(search_result *res, const autofit_run *m, const recipe *w
     return !search_run(res, wanted, &o, a, &err);
 }
 
-static bool by_search(autofit_run *m, const autofit_set *base, autofit_set *out)
+static bool by_search(autofit_run *m, const overrides *base, overrides *out)
 {
     arena *a = arena_create();
     recipe *wanted = ARENA_NEW(a, recipe), *to = ARENA_NEW(a, recipe);
     search_result *res = ARENA_NEW(a, search_result);
-    autofit_set set = *base;
+    overrides set = *base;
     bool any = wanted_of(m, base, m->world, wanted, a) && search_job(res, m, wanted, m->work, a) &&
                res->n_best > 0;
     m->late = !any && !res->complete;
@@ -367,13 +337,15 @@ static bool by_search(autofit_run *m, const autofit_set *base, autofit_set *out)
         search_recipe(to, res, wanted, &res->best[0].c);
         for (int k = 0; k < K_COUNT; k++)
             if (axis_decides((knob_id)k))
-                put(m, &set,
-                    arena_text(m->a, "%s=%s", knobs[k].key, recipe_shown(to, (knob_id)k, a)));
+                overrides_put(&set,
+                              arena_text(a, "%s=%s", knobs[k].key, recipe_shown(to, (knob_id)k, a)),
+                              m->a);
         /* as they were searched for */
         static const knob_id others[] = {K_N_GPUS, K_GBS, K_PRECISION_AWARE};
         for (int i = 0; i < 3; i++)
-            put(m, &set,
-                arena_text(m->a, "%s=%s", knobs[others[i]].key, recipe_shown(to, others[i], a)));
+            overrides_put(
+                &set, arena_text(a, "%s=%s", knobs[others[i]].key, recipe_shown(to, others[i], a)),
+                m->a);
     } else if (res->has_miss && (!m->least || res->miss.peak_bytes < m->least)) {
         m->least = res->miss.peak_bytes;
     }
@@ -389,7 +361,7 @@ static autofit_run open_autofit(const recipe *given, const char *const *rules, c
                                 arena *a)
 {
     autofit_run m = {.given = given, .hw = hw, .a = a};
-    for (; *rules; rules++) put(&m, &m.start, *rules);
+    overrides_put_all(&m.start, rules, a);
     setup *s = ARENA_NEW(a, setup);
     if (resolve(&m, &m.start, s, a)) m.world = s->lay.world;
     return m;
@@ -400,9 +372,9 @@ void autofit_memory(autofit *out, const recipe *given, const char *const *rules,
 {
     autofit_run m = open_autofit(given, rules, hw, a);
     m.work = clock_work() + seconds;
-    autofit_set set;
+    overrides set;
     *out = (autofit){.gpus = m.world, .usable_bytes = hw->usable};
-    static bool (*const ways[])(autofit_run *, const autofit_set *, autofit_set *) = {
+    static bool (*const ways[])(autofit_run *, const overrides *, overrides *) = {
         by_packing, by_packed_recompute, by_chunks, by_offload, by_sizes, by_search};
     for (size_t i = 0; i < sizeof ways / sizeof ways[0] && m.world && !out->done; i++)
         out->done = ways[i](&m, &m.start, &set);

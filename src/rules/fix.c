@@ -7,10 +7,9 @@
  * remains, a smaller set is looked for, one size after the other, among the repairs of all errors
  * and among single knobs that could be opened again.
  *
- * I1  A set has one assignment a key: a later one replaces an earlier one.
- * I2  A set that is returned was applied to the recipe and checked, and so was each of its parts
+ * I1  A set that is returned was applied to the recipe and checked, and so was each of its parts
  *     without one override: that is not valid.
- * I3  A look costs about 0.1 ms, more where a pipeline has thousands of stages; LOOKS_MAX bounds
+ * I2  A look costs about 0.1 ms, more where a pipeline has thousands of stages; LOOKS_MAX bounds
  *     what the search for a smaller set may spend. */
 #include "config/models/models.h"
 #include "rules/rules.h"
@@ -18,14 +17,10 @@
 #include <string.h>
 
 #include "rules/call.h"
+#include "rules/overrides.h"
 #include "rules/words.h"
 
-enum { SET_MAX = 192, STEPS_MAX = 80, LOOKS_MAX = 60, SMALL_MAX = 4, STAGES_A_LOOK = 1024 };
-
-typedef struct fix_set {
-    const char *assignment[SET_MAX];
-    int n;
-} fix_set;
+enum { STEPS_MAX = 80, LOOKS_MAX = 60, SMALL_MAX = 4, STAGES_A_LOOK = 1024 };
 
 typedef struct fix_search {
     const recipe *given;
@@ -42,48 +37,12 @@ typedef struct look {
     violations found;
 } look;
 
-/* ---- sets */
-
-static size_t key_length(const char *assignment)
-{
-    return strcspn(assignment, "=");
-}
-
-static bool same_key(const char *a, const char *b)
-{
-    return key_length(a) == key_length(b) && strncmp(a, b, key_length(a)) == 0;
-}
-
-static bool put(fix_search *q, fix_set *set, const char *assignment)
-{
-    int i = 0;
-    while (i < set->n && !same_key(set->assignment[i], assignment)) i++; /* I1 */
-    if (i == SET_MAX) return false;
-    set->assignment[i] = arena_copy(q->keep, assignment, strlen(assignment));
-    if (i == set->n) set->n++;
-    return true;
-}
-
-static bool put_all(fix_search *q, fix_set *set, const char *const *assignments)
-{
-    for (; *assignments; assignments++)
-        if (!put(q, set, *assignments)) return false;
-    return true;
-}
-
-static void take_out(fix_set *set, int i)
-{
-    set->n--;
-    memmove(&set->assignment[i], &set->assignment[i + 1], sizeof(char *) * (size_t)(set->n - i));
-}
-
-static uint64_t hash_of(const fix_set *set)
+static uint64_t hash_of(const overrides *set)
 {
     uint64_t sum = 0; /* the order of assignments means nothing */
     for (int i = 0; i < set->n; i++) {
         uint64_t h = 14695981039346656037u;
-        for (const char *p = set->assignment[i]; *p; p++)
-            h = (h ^ (unsigned char)*p) * 1099511628211u;
+        for (const char *p = set->list[i]; *p; p++) h = (h ^ (unsigned char)*p) * 1099511628211u;
         sum += h;
     }
     return sum;
@@ -95,23 +54,23 @@ static uint64_t hash_of(const fix_set *set)
  * of the others. */
 static bool is_of_model(const char *assignment, arena *a)
 {
-    int k = knob_find(arena_copy(a, assignment, key_length(assignment)), NULL);
+    int k = knob_find(arena_copy(a, assignment, strcspn(assignment, "=")), NULL);
     return k >= 0 && k < K_GPU;
 }
 
-static bool apply(fix_search *q, const fix_set *set, recipe *r, arena *a)
+static bool apply(fix_search *q, const overrides *set, recipe *r, arena *a)
 {
     bool refill = false;
-    for (int i = 0; i < set->n && !refill; i++) refill = is_of_model(set->assignment[i], a);
+    for (int i = 0; i < set->n && !refill; i++) refill = is_of_model(set->list[i], a);
     *r = refill ? *q->bare : *q->given;
     r->a = a;
     error err;
     for (int i = 0; i < set->n; i++)
-        if (recipe_override(r, set->assignment[i], RULES_WHY, &err)) return false;
+        if (recipe_override(r, set->list[i], RULES_WHY, &err)) return false;
     return !refill || !model_fill(r, &err);
 }
 
-static void look_at(fix_search *q, const fix_set *set, look *out)
+static void look_at(fix_search *q, const overrides *set, look *out)
 {
     arena *a = out->scratch;
     recipe *r = ARENA_NEW(a, recipe);
@@ -119,7 +78,7 @@ static void look_at(fix_search *q, const fix_set *set, look *out)
     error err;
     out->readable = apply(q, set, r, a) && !setup_init(s, r, a, &err);
     if (out->readable) rules_check_until(&out->found, s, false, ERROR, true, a);
-    q->looks += out->readable ? 1 + (int)(rule_stages(s) / STAGES_A_LOOK) : 1; /* I3 */
+    q->looks += out->readable ? 1 + (int)(rule_stages(s) / STAGES_A_LOOK) : 1; /* I2 */
 }
 
 /* How many errors are left; more than any number where it cannot be read. */
@@ -128,7 +87,7 @@ static int errors_left(const look *l)
     return l->readable ? l->found.n : INT32_MAX;
 }
 
-static int errors_with(fix_search *q, const fix_set *set)
+static int errors_with(fix_search *q, const overrides *set)
 {
     look l = {.scratch = arena_create()};
     look_at(q, set, &l);
@@ -145,7 +104,7 @@ typedef struct descent {
     int n_seen;
 } descent;
 
-static bool seen_before(const descent *d, const fix_set *set)
+static bool seen_before(const descent *d, const overrides *set)
 {
     uint64_t h = hash_of(set);
     for (int i = 0; i < d->n_seen; i++)
@@ -153,14 +112,14 @@ static bool seen_before(const descent *d, const fix_set *set)
     return false;
 }
 
-static void look_there(fix_search *q, descent *d, const fix_set *set)
+static void look_there(fix_search *q, descent *d, const overrides *set)
 {
     arena_destroy(d->there.scratch);
     d->there = (look){.scratch = arena_create()};
     look_at(q, set, &d->there);
 }
 
-static void accept(descent *d, fix_set *set, const fix_set *next)
+static void accept(descent *d, overrides *set, const overrides *next)
 {
     look swap = d->here;
     d->here = d->there;
@@ -170,13 +129,13 @@ static void accept(descent *d, fix_set *set, const fix_set *next)
 }
 
 /* One repair of one violation. True: `set` went on. */
-static bool step_by(fix_search *q, descent *d, fix_set *set, const violation *v)
+static bool step_by(fix_search *q, descent *d, overrides *set, const violation *v)
 {
-    fix_set next, best;
+    overrides next, best;
     int errors = errors_left(&d->here), fewest = INT32_MAX;
     for (int i = 0; i < v->n_repairs; i++) {
         next = *set;
-        if (!put_all(q, &next, v->repairs[i]) || seen_before(d, &next)) continue;
+        if (!overrides_put_all(&next, v->repairs[i], q->keep) || seen_before(d, &next)) continue;
         look_there(q, d, &next);
         int left = errors_left(&d->there);
         if (left < errors) {
@@ -194,7 +153,7 @@ static bool step_by(fix_search *q, descent *d, fix_set *set, const violation *v)
 }
 
 /* From `set` on, to one that leaves no error. */
-static bool descend(fix_search *q, fix_set *set)
+static bool descend(fix_search *q, overrides *set)
 {
     descent d = {.here = {.scratch = arena_create()}, .there = {.scratch = arena_create()}};
     look_at(q, set, &d.here);
@@ -223,32 +182,29 @@ static const char *own_text(fix_search *q, knob_id k)
 }
 
 /* Opens what a person set: everything but the model, or the model's shape too. */
-static void reopen(fix_search *q, fix_set *set, bool shape_too)
+static void reopen(fix_search *q, overrides *set, bool shape_too)
 {
-    *set = (fix_set){.n = 0};
+    *set = (overrides){.n = 0};
     for (int k = 0; k < K_COUNT; k++) {
         if (!recipe_by_user(q->given, (knob_id)k) || k == K_MODEL || k == K_DATA_PATH) continue;
         if (k >= K_GPU)
-            put(q, set, arena_text(q->keep, "%s=null", knobs[k].key));
+            overrides_put(set, arena_text(q->keep, "%s=null", knobs[k].key), q->keep);
         else if (shape_too)
-            put(q, set, arena_text(q->keep, "%s=%s", knobs[k].key, own_text(q, (knob_id)k)));
+            overrides_put(set, arena_text(q->keep, "%s=%s", knobs[k].key, own_text(q, (knob_id)k)),
+                          q->keep);
     }
 }
 
 /* ---- a smaller set */
 
-static void drop_needless(fix_search *q, fix_set *set)
+static bool leaves_no_error(void *with, const overrides *set)
 {
-    for (bool dropped = true; dropped;) { /* what is dropped late may free what was kept before */
-        dropped = false;
-        for (int i = set->n - 1; i >= 0; i--) {
-            fix_set without = *set;
-            take_out(&without, i);
-            if (errors_with(q, &without)) continue;
-            *set = without;
-            dropped = true;
-        }
-    }
+    return errors_with(with, set) == 0;
+}
+
+static void drop_needless(fix_search *q, overrides *set)
+{
+    overrides_thin(set, leaves_no_error, q);
 }
 
 static bool spent(const fix_search *q)
@@ -257,7 +213,7 @@ static bool spent(const fix_search *q)
 }
 
 /* Sets of up to `limit` overrides: those of the first error, or at the first level of any. */
-static bool search(fix_search *q, fix_set *set, int limit, bool first_level)
+static bool search(fix_search *q, overrides *set, int limit, bool first_level)
 {
     if (spent(q)) return false;
     look l = {.scratch = arena_create()};
@@ -266,8 +222,9 @@ static bool search(fix_search *q, fix_set *set, int limit, bool first_level)
     bool done = errors == 0;
     for (int v = 0; l.readable && !done && v < (first_level ? errors : 1); v++)
         for (int i = 0; !done && i < l.found.list[v].n_repairs; i++) {
-            fix_set next = *set;
-            if (!put_all(q, &next, l.found.list[v].repairs[i]) || next.n > limit) continue;
+            overrides next = *set;
+            if (!overrides_put_all(&next, l.found.list[v].repairs[i], q->keep) || next.n > limit)
+                continue;
             if (hash_of(&next) == hash_of(set)) continue;
             done = search(q, &next, limit, false);
             if (done) *set = next;
@@ -284,22 +241,22 @@ static bool is_essential(int k)
     return size || k == K_MODEL || k == K_DATA_PATH;
 }
 
-static bool open_one(fix_search *q, fix_set *set)
+static bool open_one(fix_search *q, overrides *set)
 {
     for (int k = 0; k < K_COUNT && !spent(q); k++) {
         if (!recipe_by_user(q->given, (knob_id)k) || is_essential(k)) continue;
-        *set = (fix_set){.n = 0};
-        put(q, set, arena_text(q->keep, "%s=null", knobs[k].key));
+        *set = (overrides){.n = 0};
+        overrides_put(set, arena_text(q->keep, "%s=null", knobs[k].key), q->keep);
         if (!errors_with(q, set)) return true;
     }
     return false;
 }
 
-static bool look_for_smaller(fix_search *q, fix_set *set)
+static bool look_for_smaller(fix_search *q, overrides *set)
 {
-    q->looks_end = q->looks + LOOKS_MAX; /* I3 */
+    q->looks_end = q->looks + LOOKS_MAX; /* I2 */
     for (int limit = 1; limit < set->n && set->n <= SMALL_MAX; limit++) {
-        fix_set smaller = {.n = 0};
+        overrides smaller = {.n = 0};
         if (!search(q, &smaller, limit, true) && !(limit == 1 && open_one(q, &smaller))) continue;
         *set = smaller;
         return true;
@@ -318,17 +275,17 @@ static recipe *without_model(const recipe *given, arena *a)
     return r;
 }
 
-bool rules_apply(recipe *out, const recipe *given, const char *const *overrides, arena *a)
+bool rules_apply(recipe *out, const recipe *given, const char *const *words, arena *a)
 {
     fix_search q = {.given = given, .bare = without_model(given, a), .keep = a};
-    fix_set set = {.n = 0};
-    return put_all(&q, &set, overrides) && apply(&q, &set, out, a);
+    overrides set = {.n = 0};
+    return overrides_put_all(&set, words, a) && apply(&q, &set, out, a);
 }
 
-bool rules_fix(const recipe *given, arena *a, const char *const **overrides)
+bool rules_fix(const recipe *given, arena *a, const char *const **words)
 {
     fix_search q = {.given = given, .bare = without_model(given, a), .keep = a};
-    fix_set set = {.n = 0};
+    overrides set = {.n = 0};
     bool done = descend(&q, &set);
     for (int shape_too = 0; shape_too < 2 && !done; shape_too++) {
         reopen(&q, &set, shape_too);
@@ -338,7 +295,7 @@ bool rules_fix(const recipe *given, arena *a, const char *const **overrides)
     drop_needless(&q, &set);
     if (look_for_smaller(&q, &set)) drop_needless(&q, &set);
     const char **list = ARENA_ARRAY(a, const char *, set.n + 1);
-    if (set.n) memcpy(list, set.assignment, sizeof *list * (size_t)set.n);
-    *overrides = list;
+    memcpy(list, set.list, sizeof *list * (size_t)set.n);
+    *words = list;
     return true;
 }

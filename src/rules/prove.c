@@ -10,16 +10,12 @@
 #include <string.h>
 
 #include "rules/call.h"
+#include "rules/overrides.h"
 
 /* Repairs beside one: a rule of thumb is not worth many. */
 static const int depth_of[] = {[ERROR] = 4, [WARNING] = 2, [NOTE] = 1};
 
-enum { LOOKS_MAX = 60, WORDS_MAX = 96 };
-
-typedef struct repair_words {
-    const char *list[WORDS_MAX + 1]; /* ends with NULL */
-    int n;
-} repair_words;
+enum { LOOKS_MAX = 60 };
 
 typedef struct proving {
     const recipe *given;
@@ -37,22 +33,6 @@ static int times(const violations *found, const rule *r)
     return n;
 }
 
-/* Adds what the words do not set yet. False: they set one of its knobs otherwise (I2). */
-static bool add(repair_words *to, const char *const *more, arena *a)
-{
-    for (; *more; more++) {
-        size_t key = strcspn(*more, "=") + 1;
-        int i = 0;
-        while (i < to->n && strncmp(to->list[i], *more, key) != 0) i++;
-        if (i < to->n && !text_equal(to->list[i], *more)) return false;
-        if (i < to->n) continue;
-        if (to->n == WORDS_MAX) return false;
-        to->list[to->n++] = arena_copy(a, *more, strlen(*more));
-        to->list[to->n] = NULL;
-    }
-    return true;
-}
-
 /* The first violation that the recipe as it is does not have; NULL: none. */
 static const violation *new_one(const proving *q, const violations *after, severity most)
 {
@@ -63,7 +43,7 @@ static const violation *new_one(const proving *q, const violations *after, sever
     return NULL;
 }
 
-static bool look(proving *q, const repair_words *words, violations *after, arena *a)
+static bool look(proving *q, const overrides *words, violations *after, arena *a)
 {
     recipe *r = ARENA_NEW(a, recipe);
     setup *s = ARENA_NEW(a, setup);
@@ -87,7 +67,7 @@ static bool is_for_another(const char *const *words)
 }
 
 /* Does it repair, with at most `depth` others beside it? Those are added. */
-static bool repairs(proving *q, repair_words *words, int depth)
+static bool repairs(proving *q, overrides *words, int depth)
 {
     const rule *own = q->of->rule;
     if (q->looks >= LOOKS_MAX) return false; /* I3 */
@@ -97,16 +77,16 @@ static bool repairs(proving *q, repair_words *words, int depth)
     const violation *other = good ? new_one(q, &after, own->severity) : NULL;
     good = good && !other;
     for (int i = 0; other && depth && !good && i < other->n_repairs; i++) {
-        repair_words more = *words;
-        good = !is_for_another(other->repairs[i]) && add(&more, other->repairs[i], q->keep) &&
-               repairs(q, &more, depth - 1);
+        overrides more = *words;
+        good = !is_for_another(other->repairs[i]) &&
+               overrides_add(&more, other->repairs[i], q->keep) && repairs(q, &more, depth - 1);
         if (good) *words = more;
     }
     arena_destroy(a);
     return good;
 }
 
-static bool sets(const repair_words *words, const char *assignment)
+static bool sets(const overrides *words, const char *assignment)
 {
     for (int i = 0; i < words->n; i++)
         if (text_equal(words->list[i], assignment)) return true;
@@ -114,7 +94,7 @@ static bool sets(const repair_words *words, const char *assignment)
 }
 
 /* Is one of the first n repairs a part of it? */
-static bool is_needless(const violation *v, int n, const repair_words *words)
+static bool is_needless(const violation *v, int n, const overrides *words)
 {
     for (int i = 0; i < n; i++) {
         const char *const *p = v->repairs[i];
@@ -125,14 +105,15 @@ static bool is_needless(const violation *v, int n, const repair_words *words)
 }
 
 /* Where a recipe cannot be repaired rule by rule: what makes all of it valid. */
-static bool repair_all(const proving *q, repair_words *words)
+static bool repair_all(const proving *q, overrides *words)
 {
     const char *const *all;
     bool stops = q->of->rule->severity == ERROR && !q->exporting;
-    return stops && rules_fix(q->given, q->keep, &all) && add(words, all, q->keep) && words->n;
+    return stops && rules_fix(q->given, q->keep, &all) && overrides_add(words, all, q->keep) &&
+           words->n;
 }
 
-static void keep(proving *q, violation *v, const repair_words *words)
+static void keep(proving *q, violation *v, const overrides *words)
 {
     const char **list = ARENA_ARRAY(q->keep, const char *, words->n + 1);
     memcpy(list, words->list, sizeof *list * (size_t)(words->n + 1));
@@ -141,13 +122,14 @@ static void keep(proving *q, violation *v, const repair_words *words)
 
 static void prove_one(proving *q, violation *v)
 {
-    repair_words words = {.n = 0};
+    overrides words = {.n = 0};
     v->n_tried = v->n_repairs;
     memcpy(v->tried, v->repairs, sizeof v->tried);
     v->n_repairs = 0;
     for (int i = 0; i < v->n_tried; i++) {
         words.n = q->looks = 0;
-        if (!add(&words, v->tried[i], q->keep) || !repairs(q, &words, depth_of[v->rule->severity]))
+        if (!overrides_add(&words, v->tried[i], q->keep) ||
+            !repairs(q, &words, depth_of[v->rule->severity]))
             continue;
         if (!is_needless(v, v->n_repairs, &words)) keep(q, v, &words);
     }

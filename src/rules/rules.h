@@ -96,14 +96,14 @@ int rules_errors(const rule *out[], int most, const setup *s, const bool *left_o
 /* The smallest set of overrides found that leaves no error: NULL-terminated, empty when there is
  * nothing to repair. None of them can be left out. Returns false when no set was found. `given` as
  * for setup_init; the overrides are for the recipe as people wrote it, before model_fill. */
-bool rules_fix(const recipe *given, arena *a, const char *const **overrides);
+bool rules_fix(const recipe *given, arena *a, const char *const **words);
 
 /* Why a repair is set. */
 #define RULES_WHY "repair"
 
 /* The recipe with overrides applied as people wrote it and the model filled in again where they
  * speak of it. Returns false where one cannot be read. */
-bool rules_apply(recipe *out, const recipe *given, const char *const *overrides, arena *a);
+bool rules_apply(recipe *out, const recipe *given, const char *const *words, arena *a);
 
 const char *severity_name(severity s);
 
