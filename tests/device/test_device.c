@@ -2,6 +2,7 @@
  *
  * Work is a kernel that notes when it ran; random lists of work, records and waits are run on each
  * device, and what ran when is compared with what the list allows. */
+#include <stdatomic.h>
 #include <time.h>
 
 #include "comm/running.h"
@@ -93,13 +94,13 @@ enum { WORK_MAX = 6000, STREAMS = 4, EVENTS = 5 };
 
 typedef struct history {
     int ran[WORK_MAX]; /* when; 0: not yet */
-    int n;
+    atomic_int n;      /* streams of `peers` are threads */
 } history;
 
 static void note(const kernel_call *c)
 {
     history *h = c->out[0];
-    h->ran[c->o->dim[0]] = ++h->n;
+    h->ran[c->o->dim[0]] = atomic_fetch_add(&h->n, 1) + 1;
 }
 
 static const kernel noting = {.name = "note", .launch = note};
