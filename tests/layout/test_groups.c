@@ -61,10 +61,12 @@ static void compare_groups(const layout *l, const group_kind *k, const json_t *g
     assert_int_equal(group_count(l, k), json_array_size(golden));
     for (int64_t g = 0; g < group_count(l, k); g++) {
         const json_t *ranks = json_array_get(golden, (size_t)g);
-        int64_t ours[RANKS_MAX];
-        assert_int_equal(group_size(l, k), json_array_size(ranks));
+        int64_t ours[RANKS_MAX + 1], n = group_size(l, k);
+        assert_int_equal(n, json_array_size(ranks));
+        ours[n] = -1;
         group_ranks(l, k, g, ours);
-        for (int64_t i = 0; i < group_size(l, k); i++)
+        assert_int_equal(ours[n], -1); /* no more than its ranks is written */
+        for (int64_t i = 0; i < n; i++)
             assert_int_equal(ours[i], json_integer_value(json_array_get(ranks, (size_t)i)));
     }
 }
