@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # instructions.sh [BEFORE] - instructions that commands take (callgrind counts them, so a busy machine does not matter): a
-# plan, a check, a check of every rank and a step of training on a CPU. BEFORE: another program (make oracle), whose counts
-# stand beside. A price is left out: how many changes it tries, the clock decides.
+# plan, a check, a check of every rank, a price and a step of training on a CPU. BEFORE: another program (make oracle), whose
+# counts stand beside.
 set -eu
 now=$(readlink -f "${MOEFOLD:-./moefold}") before=${1:-}
 command -v valgrind >/dev/null || { echo "instructions.sh: valgrind is not installed: skipped"; exit 0; }
@@ -32,6 +32,7 @@ steps() {
 [ -z "$before" ] || printf '%-28s %12s %12s  %s\n' "instructions" before now ratio
 row "check" check deepseek-v3 ep=64 pp=8 --gpus 256xH100
 row "check of every rank" check recipes/dsv3-128k-h100.yaml --all-ranks
+row "price" price recipes/dsv3-128k-h100.yaml
 row "plan" plan qwen3-30b-a3b --gpus 16xH100 --seq 4096 --seconds 2000
 steps "1 step"
 steps "9 steps"

@@ -115,6 +115,9 @@ expect pinned_graphs_are_kept 0 'graphs:' "${small[@]}" --pin model.cuda_graph_i
 expect lost_pins_are_named 0 'not kept by the search: model.recompute_method' "${small[@]}" --pin model.recompute_granularity=full --pin model.recompute_method=block --pin model.recompute_num_layers=4
 expect recipe_carries_pins 0 'on 16 H100, sequence length 4,096, global batch 1,024' $own
 
+# ---- a system's own defaults that no layout can have
+expect broken_defaults_are_repaired_and_listed 0 '^ +ddp.use_distributed_optimizer=true$' qwen3-30b-a3b --gpus 16xB200 --seq 4096 moefold.system=megatron-lm
+
 # ---- the winner against its own plan
 "$moefold" plan "${small[@]}" --out "$work/best.yaml" >/dev/null
 expect winner_stands_first 0 'It ranks as number 1 of the list' --against "$work/best.yaml"
