@@ -121,6 +121,7 @@ static const struct section {
                 {"train", memory_event_fields, false},
                 {"train", host_event_fields, false},
                 {"train", touched_event_fields, false},
+                {NULL, summary_answer_fields, false},
                 {"bench", bench_answer_fields, false},
                 {"bench", bench_ranks_answer_fields, false},
                 {"bench", bench_recipe_answer_fields, false},

@@ -1,5 +1,5 @@
-"""schema.py SCHEMA COMMAND <JSON - does what a command printed follow the schema of `moefold help json --schema`? Says
-where it does not. Every line of the input is one value. Knows the words of JSON Schema that fields.c writes."""
+"""schema.py SCHEMA COMMAND|TABLE <JSON - does what a command printed follow the schema of `moefold help json --schema`?
+Says where it does not. Every line of the input is one value. Knows the words of JSON Schema that fields.c writes."""
 import json
 import sys
 
@@ -42,7 +42,8 @@ def main():
     lines = [json.loads(line) for line in sys.stdin]
     found = [] if lines else ["nothing was printed"]
     for value in lines:
-        found += faults(value, root["commands"][sys.argv[2]], root, sys.argv[2])
+        schema = root["commands"].get(sys.argv[2]) or {"$ref": "#/$defs/" + sys.argv[2]}
+        found += faults(value, schema, root, sys.argv[2])
     print("\n".join(found[:10]))
     sys.exit(bool(found))
 

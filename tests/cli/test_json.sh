@@ -47,6 +47,22 @@ follows events_follow_their_schema train "${small[@]}" validation.eval_interval=
     checkpoint.save="$work/saved"
 follows touched_bytes_follow_their_schema train "${small[@]}" --touched model.moe_router_force_load_balancing=true
 
+# Files and pages have tables, too.
+part() { # NAME TABLE FILE CODE: what the code makes of the object in the file
+    if said=$(python3 -c "import json, re, sys; d = sys.stdin.read(); $4; print(json.dumps(d))" <"$3" |
+        python3 tests/cli/schema.py "$work/schema" "$2"); then
+        ok "$1"
+    else
+        bad "$1" "$said"
+    fi
+}
+page='d = json.loads(re.search(r"<script[^>]*id=\"data\"[^>]*>(.*?)</script>", d, re.S)[1])'
+"$moefold" report "$work/one" -o "$work/run.html" >"$work/said"
+"$moefold" report tiny tp=2 pp=2 --gpus 8xH100 -o "$work/recipe.html" >"$work/said"
+part a_summary_follows_its_schema summary_answer "$work/one/summary.json" 'd = json.loads(d)'
+part a_page_of_a_run_follows_its_schema page_run_answer "$work/run.html" "${page}['run']"
+part a_page_of_a_recipe_follows_its_schema page_answer "$work/recipe.html" "${page}['own']"
+
 if sed -n '/^## `moefold check/,$p' docs/JSON.md | diff - <("$moefold" help json) >"$work/diff"; then
     ok json_is_documented_as_its_tables_say
 else

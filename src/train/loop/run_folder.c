@@ -17,6 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "answer/answer.h"
 #include "base/file.h"
 #include "predict/measured.h"
 #include "config/export.h"
@@ -117,77 +118,76 @@ static double delay_of(const trainer *t)
 
 /* ---- the summary */
 
-static json_t *number(double x)
-{
-    return isfinite(x) ? json_real(x) : json_null();
-}
-
 /* In their order; the first of the run is left out where there are others. */
-static json_t *json_steps(const trainer *t, const double *of)
+static const double *steps_of(int *n, const trainer *t, const double *of)
 {
-    json_t *list = json_array();
-    int64_t n = t->steps_timed, from = n > STEPS_KEPT ? n - STEPS_KEPT : n > 1;
-    for (int64_t i = from; i < n; i++) json_array_append_new(list, json_real(of[i % STEPS_KEPT]));
+    int64_t all = t->steps_timed, from = all > STEPS_KEPT ? all - STEPS_KEPT : all > 1;
+    double *list = ARENA_ARRAY(t->a, double, all - from);
+    for (int64_t i = from; i < all; i++) list[i - from] = of[i % STEPS_KEPT];
+    *n = (int)(all - from);
     return list;
 }
 
-static json_t *json_traffic(const comm_stats *s)
+static const traffic_answer *traffic_of(int *n, const comm_stats *s, arena *a)
 {
     static const char *const levels[LEVEL_COUNT] = {"self", "node", "domain", "across"};
-    json_t *list = json_array();
+    traffic_answer *list = ARENA_ARRAY(a, traffic_answer, GROUP_COUNT * LEVEL_COUNT);
+    *n = 0;
     for (int g = 0; g < GROUP_COUNT; g++)
         for (int l = LEVEL_NODE; l < LEVEL_COUNT; l++)
             if (s->bytes[g][l] > 0)
-                json_array_append_new(list, json_pack("{s:s, s:s, s:f}", "group",
-                                                      comm_group_name((comm_group)g), "link",
-                                                      levels[l], "bytes", s->bytes[g][l]));
+                list[(*n)++] =
+                    (traffic_answer){comm_group_name((comm_group)g), levels[l], s->bytes[g][l]};
     return list;
 }
 
-static json_t *json_exposed(const comm_stats *s)
+static const stream_answer *streams_of(int *n, const comm_stats *s, arena *a)
 {
-    json_t *o = json_object();
+    stream_answer *list = ARENA_ARRAY(a, stream_answer, STREAM_COUNT);
+    *n = 0;
     for (int i = 0; i < STREAM_COUNT; i++)
         if (s->messages[i] > 0)
-            json_object_set_new(
-                o, op_stream_names[i],
-                json_pack("{s:f, s:f}", "messages", s->messages[i], "exposed_s", s->exposed[i]));
-    return o;
-}
-
-/* Of the rank whose plan is largest. */
-static json_t *json_memory(const run_memory *m)
-{
-    json_t *regions = json_object();
-    for (int i = 0; i < REGION_COUNT; i++)
-        if (region_is_shown(i, m->bytes[i]))
-            json_object_set_new(regions, region_name((region)i), json_integer(m->bytes[i]));
-    return json_pack("{s:I, s:I, s:I, s:I, s:o, s:I, s:o}", "rank", (json_int_t)m->rank,
-                     "planned_bytes", (json_int_t)m->planned, "allocated_bytes",
-                     (json_int_t)m->arena, "host_bytes", (json_int_t)m->host, "regions", regions,
-                     "resident_bytes", (json_int_t)m->resident, "process",
-                     json_pack("{s:I, s:I, s:I, s:I}", "ranks", (json_int_t)m->in_process,
-                               "before_bytes", (json_int_t)m->before, "first_step_bytes",
-                               (json_int_t)m->first, "last_step_bytes", (json_int_t)m->last));
+            list[(*n)++] = (stream_answer){op_stream_names[i], s->messages[i], s->exposed[i]};
+    return list;
 }
 
 /* What the fullest rank held in the course of its last traced step. */
-static json_t *json_alive(const trainer *t)
+static const over_step_answer *over_step_of(const trainer *t)
 {
-    json_t *saved = json_array(), *temp = json_array();
+    over_step_answer *x = ARENA_NEW(t->a, over_step_answer);
+    int64_t *saved = ARENA_ARRAY(t->a, int64_t, 2 * ALIVE_POINTS), *temp = saved + ALIVE_POINTS;
     for (int i = 0; i < ALIVE_POINTS; i++) {
-        json_array_append_new(saved, json_integer(t->alive[i].saved));
-        json_array_append_new(temp, json_integer(t->alive[i].temp));
+        saved[i] = t->alive[i].saved;
+        temp[i] = t->alive[i].temp;
     }
-    return json_pack("{s:f, s:o, s:o}", "step_s", t->alive_s, "saved", saved, "temporaries", temp);
+    *x = (over_step_answer){t->alive_s, saved, ALIVE_POINTS, temp, ALIVE_POINTS};
+    return x;
 }
 
-static json_t *json_knobs(const trainer *t)
+/* Of the rank whose arena is largest. */
+static const run_memory_answer *answer_memory_of(const trainer *t, const run_memory *m)
 {
-    json_t *o = json_object();
+    run_memory_answer *x = ARENA_NEW(t->a, run_memory_answer);
+    process_answer *process = ARENA_NEW(t->a, process_answer);
+    *process = (process_answer){m->in_process, m->before, m->first, m->last};
+    *x = (run_memory_answer){.rank = m->rank,
+                             .planned_bytes = m->planned,
+                             .allocated_bytes = m->arena,
+                             .host_bytes = m->host,
+                             .resident_bytes = m->resident,
+                             .process = process,
+                             .over_step = t->alive_s > 0 ? over_step_of(t) : NULL,
+                             .beside_bytes = t->outside_arena >= 0 ? t->outside_arena : FIELD_NONE};
+    x->regions = answer_regions(&x->n_regions, m->bytes, t->a);
+    return x;
+}
+
+static const text_answer *knobs_of(const trainer *t)
+{
+    text_answer *list = ARENA_ARRAY(t->a, text_answer, K_COUNT);
     for (knob_id k = 0; k < K_COUNT; k++)
-        json_object_set_new(o, knobs[k].key, json_string(recipe_shown(&t->s->r, k, t->a)));
-    return o;
+        list[k] = (text_answer){knobs[k].key, recipe_shown(&t->s->r, k, t->a)};
+    return list;
 }
 
 /* Collective. */
@@ -216,48 +216,52 @@ static run_memory memory_of(trainer *t)
     return m;
 }
 
-static json_t *json_parts(const step_part *parts)
+static const run_part_answer *parts_of(int *n, const step_part *parts, arena *a)
 {
-    json_t *list = json_array();
+    run_part_answer *list = ARENA_ARRAY(a, run_part_answer, STEP_PARTS);
+    *n = 0;
     for (int i = 0; i < STEP_PARTS; i++)
         if (parts[i].seconds != 0 || parts[i].hidden != 0)
-            json_array_append_new(list, json_pack("{s:s, s:s, s:f, s:f}", "name", parts[i].name,
-                                                  "title", parts[i].title, "seconds",
-                                                  parts[i].seconds, "hidden", parts[i].hidden));
+            list[(*n)++] =
+                (run_part_answer){parts[i].name, parts[i].title, parts[i].seconds, parts[i].hidden};
     return list;
 }
 
-/* Predicted of the recipe as it is given, where the machine has a description, and measured, where steps were traced: of the
- * stage that is predicted to compute most, else of all ranks in the mean. */
-static void add_parts(json_t *o, const trainer *t)
+/* Predicted of the recipe as it is given, where the machine has a description, and measured, where
+ * steps were traced: of the stage that is predicted to compute most, else of all ranks in the mean.
+ */
+static void add_parts(ended_answer *out, const trainer *t)
 {
-    arena *a = arena_create();
-    hardware hw;
+    hardware *hw = ARENA_NEW(t->a, hardware);
     price p;
     step_part parts[STEP_PARTS];
     error why = {{0}};
     int64_t rank = -1;
-    status s = timing_machine(&hw, t->given, a, &why);
+    status s = timing_machine(hw, t->given, t->a, &why);
     if (s) {
-        json_object_set_new(o, "unpredicted", json_string(why.text));
+        out->unpredicted = arena_text(t->a, "%s", why.text);
     } else {
-        price_setup(&p, t->given, &hw, NULL, a);
+        price_setup(&p, t->given, hw, NULL, t->a);
         price_parts(parts, &p);
         rank = layout_stage_rank(&t->s->lay, p.slowest);
-        json_object_set_new(o, "predicted",
-                            json_pack("{s:s, s:I, s:f, s:I, s:o, s:f}", "hardware", hw.path, "rank",
-                                      (json_int_t)rank, "step_s", p.step_s, "peak_bytes",
-                                      (json_int_t)p.peak_bytes, "parts", json_parts(parts),
-                                      "state_copies_bytes", p.update.bytes));
+        run_predicted_answer *x = ARENA_NEW(t->a, run_predicted_answer);
+        *x = (run_predicted_answer){.hardware = hw->path,
+                                    .rank = rank,
+                                    .step_s = p.step_s,
+                                    .peak_bytes = p.peak_bytes,
+                                    .state_copies_bytes = p.update.bytes};
+        x->parts = parts_of(&x->n_parts, parts, t->a);
+        out->predicted = x;
     }
     double step = t->traced ? measured_parts(parts, t->traced, rank) : 0;
-    if (step > 0)
-        json_object_set_new(o, "measured",
-                            json_pack("{s:I, s:f, s:I, s:I, s:o}", "rank", (json_int_t)rank,
-                                      "step_s", step, "steps", (json_int_t)t->traced->steps,
-                                      "first_step", (json_int_t)t->traced->first_step, "parts",
-                                      json_parts(parts)));
-    arena_destroy(a);
+    if (step <= 0) return;
+    run_measured_answer *x = ARENA_NEW(t->a, run_measured_answer);
+    *x = (run_measured_answer){.rank = rank,
+                               .step_s = step,
+                               .steps = t->traced->steps,
+                               .first_step = t->traced->first_step};
+    x->parts = parts_of(&x->n_parts, parts, t->a);
+    out->measured = x;
 }
 
 static const char *outcome(const train_summary *sum, status st)
@@ -267,33 +271,35 @@ static const char *outcome(const train_summary *sum, status st)
 
 static json_t *summary(const trainer *t, const train_summary *sum, status st, const error *err)
 {
-    json_t *o = json_pack("{s:s, s:i, s:s, s:s, s:s, s:I, s:s}", "moefold", "run", "version", 1,
-                          "recipe", t->s->r.name, "model", t->s->m.name, "machine",
-                          t->o->machine ? t->o->machine : "", "ranks", (json_int_t)t->s->lay.world,
-                          "outcome", outcome(sum, st));
-    if (st) json_object_set_new(o, "error", json_string(err->text));
-    json_object_set_new(o, "iteration", json_integer(t->at.iteration));
-    json_object_set_new(o, "iterations", json_integer(sum->iterations));
-    json_object_set_new(o, "skipped", json_integer(sum->skipped));
-    json_object_set_new(o, "first_loss", number(sum->first_loss));
-    json_object_set_new(o, "last_loss", number(sum->last_loss));
-    json_object_set_new(o, "seconds", json_real(sum->seconds));
-    json_object_set_new(o, "tokens_per_second", json_real(sum->tokens_per_second));
-    json_object_set_new(o, "step_seconds", json_steps(t, t->step_seconds));
-    json_object_set_new(o, "delay_seconds", json_steps(t, t->step_delays));
-    if (t->data) json_object_set_new(o, "start", trainer_start_json(t));
-    json_object_set_new(o, "knobs", json_knobs(t));
-    if (st) return o;
-    json_object_set_new(o, "delay_s", json_real(sum->delay));
-    json_t *memory = json_memory(&sum->memory);
-    if (t->alive_s > 0) json_object_set_new(memory, "over_step", json_alive(t));
-    if (t->outside_arena >= 0)
-        json_object_set_new(memory, "beside_bytes", json_integer(t->outside_arena));
-    json_object_set_new(o, "memory", memory);
-    json_object_set_new(o, "traffic", json_traffic(&sum->traffic));
-    json_object_set_new(o, "streams", json_exposed(&sum->traffic));
-    add_parts(o, t);
-    return o;
+    ended_answer ended;
+    summary_answer x = {.moefold = "run",
+                        .version = 1,
+                        .recipe = t->s->r.name,
+                        .model = t->s->m.name,
+                        .machine = t->o->machine ? t->o->machine : "",
+                        .ranks = t->s->lay.world,
+                        .outcome = outcome(sum, st),
+                        .error = st ? err->text : NULL,
+                        .iteration = t->at.iteration,
+                        .iterations = sum->iterations,
+                        .skipped = sum->skipped,
+                        .first_loss = sum->first_loss,
+                        .last_loss = sum->last_loss,
+                        .seconds = sum->seconds,
+                        .tokens_per_second = sum->tokens_per_second,
+                        .start = t->data ? trainer_start_json(t) : NULL,
+                        .knobs = knobs_of(t),
+                        .n_knobs = K_COUNT};
+    x.step_seconds = steps_of(&x.n_step_seconds, t, t->step_seconds);
+    x.delay_seconds = steps_of(&x.n_delay_seconds, t, t->step_delays);
+    if (!st) {
+        ended = (ended_answer){.delay_s = sum->delay, .memory = answer_memory_of(t, &sum->memory)};
+        ended.traffic = traffic_of(&ended.n_traffic, &sum->traffic, t->a);
+        ended.streams = streams_of(&ended.n_streams, &sum->traffic, t->a);
+        add_parts(&ended, t);
+        x.ended = &ended;
+    }
+    return answer_json(summary_answer, &x);
 }
 
 status trainer_folder_close(trainer *t, train_summary *sum, status st, error *err)
