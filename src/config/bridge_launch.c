@@ -1,5 +1,5 @@
 /* bridge_launch.c - Megatron-Bridge's launcher: run_recipe.py --recipe NAME key=value ... */
-#include "config/bridge_launch.h"
+#include "config/megatron_reader.h"
 
 #include <ctype.h>
 #include <inttypes.h>
@@ -10,8 +10,7 @@
 
 bool bridge_launches(const char *program)
 {
-    const char *slash = strrchr(program, '/');
-    return text_equal(slash ? slash + 1 : program, "run_recipe.py");
+    return text_equal(shell_program(program), "run_recipe.py");
 }
 
 /* ---- names of recipes: MODEL_pretrain_16gpu_h100_bf16_config */

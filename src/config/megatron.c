@@ -375,8 +375,7 @@ status reader_environment(reader *rd, const char *word, bool *taken)
 /* A process that numactl binds runs as one that is not bound, for all that is known here. */
 static const char *why_of_command(const char *word)
 {
-    const char *slash = strrchr(word, '/');
-    bool binds = text_equal(slash ? slash + 1 : word, "numactl");
+    bool binds = text_equal(shell_program(word), "numactl");
     return binds ? flag_why_text(WHY_HOST) : "part of the command, no effect here";
 }
 

@@ -58,6 +58,11 @@ void reader_marks(reader *rd, const char *text, const char *flag);
 /* NAME=value: a variable that is a knob is taken. Returns whether it was one. */
 status reader_environment(reader *rd, const char *word, bool *taken);
 
+/* bridge_launch.c: Megatron-Bridge's launcher. The words behind the program: the recipe's name says
+ * which model, the rest are overrides. What the recipe itself sets is not read; a note says so. */
+bool bridge_launches(const char *program);
+status bridge_launch(reader *rd, const shell_words *w, int from);
+
 /* What Megatron-LM does after all flags were read; then all trouble in one message. */
 status reader_finish(reader *rd);
 

@@ -5,16 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "config/bridge_launch.h"
 #include "config/megatron_reader.h"
 
 enum { FLAGS_OF_TRAINING = 5 };
-
-static const char *base_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
 
 static bool ends_with(const char *text, const char *tail)
 {
@@ -27,7 +20,7 @@ static bool is_bystander(const char *program)
 {
     return text_in("echo,printf,cat,tee,grep,sed,awk,ls,rm,cp,mv,ln,pip,pip3,git,wget,curl,chmod,"
                    "tail,head,find,which,sbcast,scontrol",
-                   ',', base_name(program));
+                   ',', shell_program(program));
 }
 
 static int known_flags(arena *a, const shell_words *w, int from)
@@ -48,7 +41,7 @@ static int known_flags(arena *a, const shell_words *w, int from)
 
 static bool named_like_training(const char *word)
 {
-    const char *name = base_name(word);
+    const char *name = shell_program(word);
     if (!ends_with(name, ".py") || text_starts(name, "test_")) return false;
     return strstr(name, "train") || strstr(name, "finetune") || bridge_launches(name);
 }
@@ -56,7 +49,7 @@ static bool named_like_training(const char *word)
 static bool is_launcher(const char *word)
 {
     return text_in("torchrun,ft_launcher,torch.distributed.run,torch.distributed.launch", ',',
-                   base_name(word));
+                   shell_program(word));
 }
 
 /* torchrun ... ${PROGRAM} ...: the program is a variable without a value. */
@@ -190,7 +183,7 @@ static status refuse_program(reader *rd, const char *program)
         {"pretrain_vision_inpaint.py", "a vision model"},
         {"train_rl.py", "reinforcement learning"},
     };
-    const char *name = base_name(program);
+    const char *name = shell_program(program);
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
         if (text_equal(name, others[i][0]))
             return error_set(rd->err, ERR_INPUT,

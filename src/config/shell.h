@@ -103,6 +103,9 @@ const char *shell_next_mark(arena *a, const char **p);
 /* The text with ${NAME} where marks stand. */
 char *shell_plain(arena *a, const char *text);
 
+/* A program without its folders. */
+const char *shell_program(const char *word);
+
 /* Appends a word. */
 void shell_push(arena *a, shell_words *w, char *text, int line);
 

@@ -434,10 +434,10 @@ static status call_function(shell *sh, const function *f, const shell_words *w, 
 
 /* ---- other programs */
 
-static const char *base_name(const char *path)
+const char *shell_program(const char *word)
 {
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
+    const char *slash = strrchr(word, '/');
+    return slash ? slash + 1 : word;
 }
 
 /* The word that is a script of its own, or 0: bash -c TEXT, also after srun and the like (*prefix
@@ -446,7 +446,7 @@ static int script_word(const shell_words *w, int *prefix)
 {
     *prefix = 0;
     for (int i = 0; i + 2 < w->n; i++) {
-        if (!text_in("bash,sh,zsh", ',', base_name(w->text[i]))) continue;
+        if (!text_in("bash,sh,zsh", ',', shell_program(w->text[i]))) continue;
         for (int j = i + 1; j + 1 < w->n && w->text[j][0] == '-'; j++) {
             const char *c = strchr(w->text[j], 'c');
             if (!c || c[1] || w->text[j][1] == '-') continue;
@@ -455,7 +455,7 @@ static int script_word(const shell_words *w, int *prefix)
         }
     }
     const char *last = w->text[w->n - 1];
-    bool remote = text_in("ssh,pdsh,clush,pssh,parallel-ssh", ',', base_name(w->text[0]));
+    bool remote = text_in("ssh,pdsh,clush,pssh,parallel-ssh", ',', shell_program(w->text[0]));
     return remote && strchr(last, ' ') && strstr(last, ".py") ? w->n - 1 : 0;
 }
 
