@@ -222,10 +222,10 @@ static status edit(shell *sh, char *text, slice op, char **out)
     if (c == ':') return cut(sh, text, (slice){op.s + 1, op.n - 1, op.line}, out);
     char *pattern;
     if (c == '#' || c == '%') {
-        status s = shell_expand_one(sh, rest, true, &pattern);
-        if (!s) s = shell_charge_search(sh, text, text);
-        if (!s) *out = trim(sh, text, pattern, c == '#', twice);
-        return s;
+        TRY(shell_expand_one(sh, rest, true, &pattern));
+        TRY(shell_charge_search(sh, text, text));
+        *out = trim(sh, text, pattern, c == '#', twice);
+        return OK;
     }
     if (c == '^' || c == ',') {
         *out = in_case(sh, text, c, twice);
@@ -235,11 +235,11 @@ static status edit(shell *sh, char *text, slice op, char **out)
     const char *slash = memchr(rest.s, '/', rest.n);
     size_t n = slash ? (size_t)(slash - rest.s) : rest.n;
     char *with = arena_copy(sh->a, "", 0);
-    status s = shell_expand_one(sh, (slice){rest.s, n, rest.line}, false, &pattern);
-    if (!s && slash)
-        s = shell_expand_one(sh, (slice){slash + 1, rest.n - n - 1, rest.line}, false, &with);
-    if (!s) s = shell_charge_search(sh, text, pattern);
-    return s ? s : substitute(sh, text, pattern, with, twice, out);
+    TRY(shell_expand_one(sh, (slice){rest.s, n, rest.line}, false, &pattern));
+    if (slash)
+        TRY(shell_expand_one(sh, (slice){slash + 1, rest.n - n - 1, rest.line}, false, &with));
+    TRY(shell_charge_search(sh, text, pattern));
+    return substitute(sh, text, pattern, with, twice, out);
 }
 
 /* :- - := = :+ + :? ?, where *out is what the name alone stands for. */
@@ -562,18 +562,16 @@ status shell_expand_one(shell *sh, slice word, bool pattern, char **out)
 {
     shell_words fields = {0};
     making m = {sh, &fields, text_init(sh->a), .pattern = pattern, .line = word.line};
-    status s = put_word(&m, word.s, word.s + word.n);
-    if (!s) s = shell_charge(sh, m.now.n);
+    TRY(put_word(&m, word.s, word.s + word.n));
     *out = m.now.s;
-    return s;
+    return shell_charge(sh, m.now.n);
 }
 
 status shell_expand_text(shell *sh, slice text, char **out)
 {
     shell_words fields = {0};
     making m = {sh, &fields, text_init(sh->a), .line = text.line};
-    status s = put_double(&m, text.s, text.s + text.n);
-    if (!s) s = shell_charge(sh, m.now.n);
+    TRY(put_double(&m, text.s, text.s + text.n));
     *out = m.now.s;
-    return s;
+    return shell_charge(sh, m.now.n);
 }

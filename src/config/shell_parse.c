@@ -386,20 +386,19 @@ static void push_node(parser *ps, node *of, node *item)
 
 static status parse_if(parser *ps, node *n, int line)
 {
-    status s = parse_list(ps, &n->a);
-    if (!s) s = expect_word(ps, "then", "if", line);
-    if (!s) s = parse_list(ps, &n->b);
-    if (s) return s;
+    TRY(parse_list(ps, &n->a));
+    TRY(expect_word(ps, "then", "if", line));
+    TRY(parse_list(ps, &n->b));
     skip_newlines(ps);
     if (eat_word(ps, "elif")) {
         if (++ps->depth > SHELL_DEPTH_MAX) return fail(ps, ps->line, "nested too deeply");
         n->c = make(ps, NODE_IF);
-        s = parse_if(ps, n->c, line); /* takes the fi */
+        TRY(parse_if(ps, n->c, line)); /* takes the fi */
         ps->depth--;
-        return s;
+        return OK;
     }
-    if (eat_word(ps, "else")) s = parse_list(ps, &n->c);
-    return s ? s : expect_word(ps, "fi", "if", line);
+    if (eat_word(ps, "else")) TRY(parse_list(ps, &n->c));
+    return expect_word(ps, "fi", "if", line);
 }
 
 static status parse_body(parser *ps, node *n, const char *of)
@@ -496,17 +495,15 @@ static status parse_arm(parser *ps, node *of)
 static status parse_case(parser *ps, node *n)
 {
     slice word;
-    status s = take_word(ps, &word);
-    if (s) return s;
+    TRY(take_word(ps, &word));
     push(ps, &n->words, word);
-    s = expect_word(ps, "in", "case", n->line);
-    while (!s) {
+    TRY(expect_word(ps, "in", "case", n->line));
+    for (;;) {
         skip_newlines(ps);
         if (!*ps->p) return fail(ps, n->line, "'case' has no 'esac'");
         if (eat_word(ps, "esac")) return OK;
-        s = parse_arm(ps, n);
+        TRY(parse_arm(ps, n));
     }
-    return s;
 }
 
 /* [[ ... ]]: words, and the marks ( ) < > && || as words of their own. */

@@ -4,7 +4,9 @@
  * I2  A branch whose test is MAYBE is walked with the variables set aside: its commands are kept,
  *     and what it assigns is not known afterwards.
  * I3  A branch that ends the script is not taken on an assumption (sh->assumed): launch scripts
- *     check so that their arguments were given. */
+ *     check so that their arguments were given.
+ * I4  A failure leaves the walk where it stood: who goes on nevertheless (run_documents) takes all
+ *     of it back. */
 #include "config/shell_walk.h"
 
 #include <stdarg.h>
@@ -221,33 +223,31 @@ static bool keyed(slice item, slice *key, slice *text)
 static status assign_array(shell *sh, const assignment *as, const char *name)
 {
     shell_words keys = {0}, texts = {0};
-    status s = OK;
-    for (int i = 0; i < as->items.n && !s; i++) {
+    for (int i = 0; i < as->items.n; i++) {
         slice key, text;
         char *k = NULL, *t;
         if (!keyed(as->items.items[i], &key, &text)) {
-            s = shell_expand(sh, as->items.items[i], true, &texts);
+            TRY(shell_expand(sh, as->items.items[i], true, &texts));
             while (keys.n < texts.n) shell_push(sh->a, &keys, NULL, 0);
             continue;
         }
-        s = shell_expand_one(sh, key, false, &k);
-        if (!s) s = shell_expand_one(sh, text, false, &t);
-        if (s) return s;
+        TRY(shell_expand_one(sh, key, false, &k));
+        TRY(shell_expand_one(sh, text, false, &t));
         shell_push(sh->a, &keys, k, key.line);
         shell_push(sh->a, &texts, t, text.line);
     }
     variable *v = touch(sh, name);
-    if (!s && v && !v->given && (!as->append || !v->set)) {
+    if (v && !v->given && (!as->append || !v->set)) {
         v->items = NULL;
         v->n = v->room = 0;
         v->set = v->is_array = true;
     }
-    for (int i = 0; i < texts.n && !s; i++) {
+    for (int i = 0; i < texts.n; i++) {
         sh->line = texts.line[i];
-        s = assign_key(sh, name, keys.text[i], texts.text[i], false);
+        TRY(assign_key(sh, name, keys.text[i], texts.text[i], false));
         shell_push(sh->a, &sh->out->arrays, texts.text[i], texts.line[i]);
     }
-    return s;
+    return OK;
 }
 
 /* What came from a command alone is known under the variable's name: --set can give it. */
@@ -500,16 +500,22 @@ static status run_documents(shell *sh, const node *n, const shell_words *w)
     for (int i = 0; i < n->n_docs && !shown; i++) {
         const here_doc *d = &n->docs[i];
         char *text = arena_copy(sh->a, d->body.s, d->body.n);
-        status s = d->literal ? OK : shell_expand_text(sh, d->body, &text);
-        if (s) return s;
+        if (!d->literal) TRY(shell_expand_text(sh, d->body, &text));
         if (!strstr(text, ".py") && !strstr(text, "python")) continue;
         variables kept;
-        s = set_aside(sh, &kept);
-        if (!s) s = run_text(sh, text, strlen(text), d->body.line);
+        TRY(set_aside(sh, &kept));
+        const shell before = *sh;
+        status s = run_text(sh, text, strlen(text), d->body.line);
+        if (s && before.maybe == 0 && strstr(text, "#!")) return s;
+        if (s) { /* no script: a text for people, which took time alone */
+            const shell failed = *sh;
+            *sh = before;
+            sh->bytes = failed.bytes;
+            sh->steps = failed.steps;
+            sh->err->text[0] = 0;
+        }
         sh->vars = kept;
         sh->stop = false;
-        if (s && sh->maybe == 0 && strstr(text, "#!")) return s;
-        sh->err->text[0] = 0; /* no script: a text for people */
     }
     return OK;
 }
@@ -563,14 +569,14 @@ static status run_maybe(shell *sh, const node *branch)
 {
     if (!branch) return OK;
     variables kept;
-    status s = set_aside(sh, &kept);
     truth t;
+    TRY(set_aside(sh, &kept));
     sh->maybe++;
-    if (!s) s = run(sh, branch, &t);
+    TRY(run(sh, branch, &t));
     sh->maybe--;
     sh->vars = kept;
     sh->stop = sh->leave_function = sh->leave_loop = sh->next_loop = false;
-    return s;
+    return OK;
 }
 
 /* ---- branches */
@@ -588,16 +594,12 @@ static status decide(shell *sh, const node *test, truth *t, const char **cause)
 {
     const char *assumed = sh->assumed, *before = sh->cause;
     sh->assumed = sh->cause = NULL;
-    status s = run(sh, test, t);
+    TRY(run(sh, test, t));
     const char *now = sh->assumed;
-    *cause = sh->cause;
+    *cause = *t != MAYBE && now ? now : sh->cause;
     sh->assumed = now ? now : assumed;
     sh->cause = before;
-    if (!s && *t != MAYBE && now) {
-        *cause = now;
-        return OK;
-    }
-    return s;
+    return OK;
 }
 
 static void say_maybe(shell *sh, const node *n, const char *cause)
@@ -630,19 +632,19 @@ static status run_if(shell *sh, const node *n, truth *out)
     truth t;
     const char *cause, *before = sh->assumed;
     sh->assumed = NULL;
-    status s = decide(sh, n->a, &t, &cause);
+    TRY(decide(sh, n->a, &t, &cause));
     bool assumed = sh->assumed != NULL && t != MAYBE;
     sh->assumed = before;
     *out = YES;
-    if (s || leaving(sh)) return s;
+    if (leaving(sh)) return OK;
     const node *branch = t == YES ? n->b : n->c;
     if (t != MAYBE && !(assumed && leaves(branch))) { /* I3 */
         if (assumed) say_assumed(sh, n, cause);
         return branch ? run(sh, branch, out) : OK;
     }
-    s = run_maybe(sh, n->b);
-    if (!s) s = run_maybe(sh, n->c);
-    if (s || t != MAYBE) return s;
+    TRY(run_maybe(sh, n->b));
+    TRY(run_maybe(sh, n->c));
+    if (t != MAYBE) return OK;
     if (forget(sh, n->b, cause) + forget(sh, n->c, cause)) /* I2 */
         say_maybe(sh, n, cause);
     return OK;
@@ -652,111 +654,109 @@ static status run_case(shell *sh, const node *n, truth *out)
 {
     char *word;
     *out = YES;
-    status s = shell_expand_one(sh, n->words.items[0], false, &word);
-    const char *p = word;
-    const char *cause = s ? NULL : shell_next_mark(sh->a, &p);
-    for (int i = 0; i < n->n_items && !s; i++) {
+    TRY(shell_expand_one(sh, n->words.items[0], false, &word));
+    const char *p = word, *cause = shell_next_mark(sh->a, &p);
+    for (int i = 0; i < n->n_items; i++) {
         const node *arm = n->items[i];
-        bool hit = false;
-        for (int j = 0; j < arm->words.n && !cause && !hit && !s; j++) {
+        for (int j = 0; j < arm->words.n && !cause; j++) {
             char *pattern;
-            s = shell_expand_one(sh, arm->words.items[j], true, &pattern);
-            if (!s) s = shell_charge_search(sh, word, pattern);
-            hit = !s && shell_match(pattern, word);
+            TRY(shell_expand_one(sh, arm->words.items[j], true, &pattern));
+            TRY(shell_charge_search(sh, word, pattern));
+            if (shell_match(pattern, word)) return run(sh, arm->b, out);
         }
-        if (hit) return run(sh, arm->b, out);
-        if (!s && cause) s = run_maybe(sh, arm->b);
+        if (cause) TRY(run_maybe(sh, arm->b));
     }
     int names = 0;
-    for (int i = 0; i < n->n_items && cause && !s; i++) names += forget(sh, n->items[i]->b, cause);
+    for (int i = 0; i < n->n_items && cause; i++) names += forget(sh, n->items[i]->b, cause);
     if (names) say_maybe(sh, n, cause);
-    return s;
+    return OK;
 }
 
 /* && and ||: the left side decides; what is no test is taken to succeed. */
 static status run_both(shell *sh, const node *n, truth *out)
 {
     const char *cause;
-    status s = decide(sh, n->a, out, &cause);
-    if (s || leaving(sh)) return s;
+    TRY(decide(sh, n->a, out, &cause));
+    if (leaving(sh)) return OK;
     bool skip = n->kind == NODE_AND ? *out == NO : *out == YES;
     if (skip) return OK;
     if (*out != MAYBE) return run(sh, n->b, out);
     if (!sh->cause) sh->cause = cause;
     truth right;
     if (n->b->kind == NODE_TEST || n->b->kind == NODE_ARITH || shell_is_command(n->b, "[")) {
-        s = run(sh, n->b, &right);
+        TRY(run(sh, n->b, &right));
         if (n->kind == NODE_AND && right == NO) *out = NO;
         if (n->kind == NODE_OR && right == YES) *out = YES;
-        return s;
+        return OK;
     }
-    s = run_maybe(sh, n->b);
-    if (!s) forget(sh, n->b, cause);
-    return s;
+    TRY(run_maybe(sh, n->b));
+    forget(sh, n->b, cause);
+    return OK;
 }
 
 /* ---- loops */
 
-/* Runs a body once; returns whether the loop goes on. */
-static bool once(shell *sh, const node *body, status *s)
+/* Runs a body once; does the loop go on? */
+static status once(shell *sh, const node *body, bool *on)
 {
     truth t;
-    *s = run(sh, body, &t);
-    bool on = !*s && !sh->stop && !sh->leave_function && !sh->leave_loop;
+    TRY(run(sh, body, &t));
+    *on = !sh->stop && !sh->leave_function && !sh->leave_loop;
     sh->next_loop = false;
-    return on;
+    return OK;
 }
 
 static status run_for(shell *sh, const node *n)
 {
     shell_words list = {0};
-    status s = OK;
+    bool on = true;
     static const slice own = {"\"$@\"", 4, 0};
-    if (n->in_args) s = shell_expand(sh, (slice){own.s, own.n, n->line}, true, &list);
-    for (int i = 0; i < n->words.n && !s; i++) s = shell_expand(sh, n->words.items[i], true, &list);
+    if (n->in_args) TRY(shell_expand(sh, (slice){own.s, own.n, n->line}, true, &list));
+    for (int i = 0; i < n->words.n; i++) TRY(shell_expand(sh, n->words.items[i], true, &list));
     const char *name = arena_copy(sh->a, n->name.s, n->name.n);
-    for (int i = 0; i < list.n && !s; i++) {
-        s = shell_assign(sh, name, list.text[i]);
-        if (s || !once(sh, n->b, &s)) break;
+    for (int i = 0; i < list.n && on; i++) {
+        TRY(shell_assign(sh, name, list.text[i]));
+        TRY(once(sh, n->b, &on));
     }
     sh->leave_loop = false;
-    return s;
+    return OK;
 }
 
 static status run_while(shell *sh, const node *n)
 {
-    status s = OK;
-    for (;;) {
+    for (bool on = true; on;) {
         truth t;
         const char *cause;
-        s = decide(sh, n->a, &t, &cause);
-        if (s || leaving(sh)) break;
+        TRY(decide(sh, n->a, &t, &cause));
+        if (leaving(sh)) break;
         if (n->kind == NODE_UNTIL && t != MAYBE) t = !t;
         if (t == NO && cause) say_assumed(sh, n, cause);
         if (t == MAYBE) {
-            s = run_maybe(sh, n->b);
-            if (!s) forget(sh, n->b, cause);
+            TRY(run_maybe(sh, n->b));
+            forget(sh, n->b, cause);
             break;
         }
-        if (t == NO || !once(sh, n->b, &s)) break;
+        if (t == NO) break;
+        TRY(once(sh, n->b, &on));
     }
     sh->leave_loop = false;
-    return s;
+    return OK;
 }
 
 static status run_loop(shell *sh, const node *n)
 {
     char *text;
-    status s = shell_arithmetic(sh, n->words.items[0], &text);
-    for (int i = 0; !s; i++) {
-        s = shell_arithmetic(sh, n->words.items[1], &text);
-        if (s || (strcmp(text, "0") == 0 && n->words.items[1].n) || shell_has_mark(text)) break;
+    TRY(shell_arithmetic(sh, n->words.items[0], &text));
+    for (bool on = true;;) {
+        TRY(shell_arithmetic(sh, n->words.items[1], &text));
+        if ((strcmp(text, "0") == 0 && n->words.items[1].n) || shell_has_mark(text)) break;
         if (++sh->steps > SHELL_STEPS_MAX) return shell_fail(sh, n->line, "a loop without an end");
-        if (!once(sh, n->b, &s)) break;
-        s = shell_arithmetic(sh, n->words.items[2], &text);
+        TRY(once(sh, n->b, &on));
+        if (!on) break;
+        TRY(shell_arithmetic(sh, n->words.items[2], &text));
     }
     sh->leave_loop = false;
-    return s;
+    return OK;
 }
 
 /* ---- everything */
@@ -779,11 +779,11 @@ static status run_group(shell *sh, const node *n, truth *out)
 {
     if (!n->subshell) return run(sh, n->b, out);
     variables kept;
-    status s = set_aside(sh, &kept);
-    if (!s) s = run(sh, n->b, out);
+    TRY(set_aside(sh, &kept));
+    TRY(run(sh, n->b, out));
     sh->vars = kept;
     sh->stop = false;
-    return s;
+    return OK;
 }
 
 static status run_arithmetic(shell *sh, const node *n, truth *out)
@@ -878,15 +878,14 @@ static status run_text(shell *sh, const char *text, size_t n, int line)
 {
     if (++sh->depth > SHELL_DEPTH_MAX) return shell_fail(sh, line, "nested too deeply");
     node *tree;
-    status s = shell_charge(sh, n);
-    text = readable_again(sh, text, n);
-    n = strlen(text);
-    shell_source from = {.name = sh->name, .data = text, .n = n, .line = line};
-    if (!s) s = shell_parse(sh->a, &from, &tree, sh->err);
     truth t;
-    if (!s) s = run(sh, tree, &t);
+    TRY(shell_charge(sh, n));
+    text = readable_again(sh, text, n);
+    shell_source from = {.name = sh->name, .data = text, .n = strlen(text), .line = line};
+    TRY(shell_parse(sh->a, &from, &tree, sh->err));
+    TRY(run(sh, tree, &t));
     sh->depth--;
-    return s;
+    return OK;
 }
 
 /* ---- from outside */
@@ -901,16 +900,16 @@ static status begin(shell *sh, arena *a, const shell_source *from, shell_result 
                   .sets = from->sets,
                   .n_sets = from->n_sets,
                   .out = out};
-    status s = check_bytes(from->name, from->data, from->n, err);
-    for (int i = 0; i < from->n_known && !s; i++)
-        s = shell_assign(sh, from->known[i].name, from->known[i].value);
-    for (int i = 0; i < sh->n_sets && !s; i++) {
+    TRY(check_bytes(from->name, from->data, from->n, err));
+    for (int i = 0; i < from->n_known; i++)
+        TRY(shell_assign(sh, from->known[i].name, from->known[i].value));
+    for (int i = 0; i < sh->n_sets; i++) {
         const char *name = sh->sets[i].name, *value = sh->sets[i].value;
-        s = check_bytes("--set", value, strlen(value), err);
-        if (!s) s = shell_assign(sh, name, value);
-        if (!s) shell_find(sh, name)->given = true;
+        TRY(check_bytes("--set", value, strlen(value), err));
+        TRY(shell_assign(sh, name, value));
+        shell_find(sh, name)->given = true;
     }
-    return s;
+    return OK;
 }
 
 status shell_read(arena *a, const shell_source *from, shell_result *out, error *err)
@@ -919,10 +918,10 @@ status shell_read(arena *a, const shell_source *from, shell_result *out, error *
     shell_source whole = *from;
     node *tree;
     truth t;
-    status s = begin(&sh, a, from, out, err);
+    TRY(begin(&sh, a, from, out, err));
     whole.data = arena_copy(a, from->data, from->n); /* ends with a 0 */
-    if (!s) s = shell_parse(a, &whole, &tree, err);
-    return s ? s : run(&sh, tree, &t);
+    TRY(shell_parse(a, &whole, &tree, err));
+    return run(&sh, tree, &t);
 }
 
 status shell_list(arena *a, const shell_source *from, int max, shell_words *out, error *err)
@@ -932,8 +931,8 @@ status shell_list(arena *a, const shell_source *from, int max, shell_words *out,
     const char *p = arena_copy(a, from->data, from->n), *end = p + from->n;
     int line = from->line;
     *out = (shell_words){0};
-    status s = begin(&sh, a, from, &result, err);
-    while (!s && p < end) {
+    TRY(begin(&sh, a, from, &result, err));
+    while (p < end) {
         bool skip = strchr(" \t\r\n\v\f", *p) || (*p == '\\' && p + 1 < end && p[1] == '\n') ||
                     (*p == '\\' && p + 2 < end && p[1] == '\r' && p[2] == '\n');
         if (skip) {
@@ -946,15 +945,15 @@ status shell_list(arena *a, const shell_source *from, int max, shell_words *out,
         }
         size_t len;
         shell_source rest = {.name = from->name, .data = p, .n = (size_t)(end - p), .line = line};
-        s = shell_word_end(&rest, true, &len, err);
+        TRY(shell_word_end(&rest, true, &len, err));
         sh.line = line;
-        if (!s) s = shell_expand(&sh, (slice){p, len, line}, true, out);
-        for (size_t i = 0; !s && i < len; i++) line += p[i] == '\n';
-        p += s ? 0 : len;
-        if (!s && out->n > max)
-            s = error_set(err, ERR_INPUT, "%s:%d: more than %d words", from->name, line, max);
+        TRY(shell_expand(&sh, (slice){p, len, line}, true, out));
+        for (size_t i = 0; i < len; i++) line += p[i] == '\n';
+        p += len;
+        if (out->n > max)
+            return error_set(err, ERR_INPUT, "%s:%d: more than %d words", from->name, line, max);
     }
-    return s;
+    return OK;
 }
 
 status shell_text(arena *a, const shell_source *from, char **out, error *err)
