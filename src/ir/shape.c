@@ -3,6 +3,7 @@
 
 #include "base/maths.h"
 #include "ir/rope.h"
+#include "layout/stage_parts.h"
 #include "op/update.h"
 
 /* With virtual stages messages go round all ranks: with one buffer each would wait for the next.
@@ -75,10 +76,9 @@ static int64_t handed_on(const pipeline *p, int64_t stage_id)
 stage_content stage_content_of(const pipeline *p, const model *m, int64_t stage_id)
 {
     const stage *st = &p->stages[stage_id];
-    bool last_layer = st->n_layers > 0 && st->first_layer + st->n_layers == m->n_layers;
     return (stage_content){.receives = stage_id > 0,
                            .embedding = st->embedding,
-                           .final = m->n_mtp > 0 && last_layer,
+                           .final = m->n_mtp > 0 && stage_ends_layers(m, st),
                            .mtp = st->n_mtp > 0,
                            .head = st->loss,
                            .sends = stage_id < p->pp * p->vpp - 1,

@@ -9,6 +9,7 @@
 
 #include "config/job_of.h"
 #include "config/loads.h"
+#include "layout/stage_parts.h"
 
 static const value NO_VALUE = {.kind = V_NULL};
 
@@ -182,26 +183,13 @@ void setup_set(setup *s, knob_id k, value v, const char *why)
 
 /* ---- the fullest rank */
 
-/* The last layer may have the final norm behind it. */
-static bool ends(const model *m, const stage *s)
-{
-    return s->first_layer + s->n_layers == m->n_layers;
-}
-
-static bool same_layers(const model *m, const stage *a, const stage *b)
-{
-    return ends(m, a) == ends(m, b) && a->n_layers == b->n_layers && a->n_mtp == b->n_mtp &&
-           a->embedding == b->embedding && a->loss == b->loss &&
-           memcmp(m->layer + a->first_layer, m->layer + b->first_layer, (size_t)a->n_layers) == 0;
-}
-
 /* Does rank q hold the same kinds of layers as rank q - 1? Then it holds as many bytes. */
 static bool like_previous(const setup *s, int64_t q)
 {
     const pipeline *p = &s->pipe;
     for (int64_t v = 0; v < p->vpp; v++) {
         const stage *b = &p->stages[v * p->pp + q];
-        if (!same_layers(&s->m, b - 1, b)) return false;
+        if (!stages_alike(&s->m, b - 1, b)) return false;
     }
     return true;
 }

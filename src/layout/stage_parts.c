@@ -25,8 +25,14 @@ static void see_layer(const visit *v, int64_t i)
 /* Prediction modules take what the final norm gives, so then it sits where the last layer is. */
 static bool has_final_norm(const model *m, const stage *s)
 {
-    if (m->n_mtp == 0) return s->loss;
-    return s->n_layers > 0 && s->first_layer + s->n_layers == m->n_layers;
+    return m->n_mtp ? stage_ends_layers(m, s) : s->loss;
+}
+
+bool stages_alike(const model *m, const stage *a, const stage *b)
+{
+    return stage_ends_layers(m, a) == stage_ends_layers(m, b) && a->n_layers == b->n_layers &&
+           a->n_mtp == b->n_mtp && a->embedding == b->embedding && a->loss == b->loss &&
+           model_same_layers(m, a->first_layer, b->first_layer, a->n_layers);
 }
 
 void stage_parts(const model *m, const stage *s, int64_t pp,
@@ -35,7 +41,7 @@ void stage_parts(const model *m, const stage *s, int64_t pp,
     visit v = {m, seen, with};
     const model_block *embedding = m->blocks, *head = &m->blocks[m->n_blocks - 1];
     bool copied = (m->tied || m->n_mtp > 0) && pp > 1;
-    int64_t modules = m->mtp_repeated && s->n_mtp > 1 ? 1 : s->n_mtp;
+    int64_t modules = model_modules(m, s->n_mtp);
     if (s->loss) see(&v, head, ROWS_MATRIX, 0, false);
     if (s->loss && m->tied && !s->embedding && !s->n_mtp) see(&v, embedding, ROWS_WORDS, 0, pp > 1);
     for (int64_t i = modules - 1; i >= 0; i--) see_layer(&v, m->n_layers + i);

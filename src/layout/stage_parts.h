@@ -25,6 +25,15 @@ typedef struct stage_part {
     bool alone;    /* each weight in a bucket of its own: copies are kept equal across stages */
 } stage_part;
 
+/* Is the decoder's last layer there, which may have the final norm behind it? */
+static inline bool stage_ends_layers(const model *m, const stage *s)
+{
+    return s->n_layers > 0 && s->first_layer + s->n_layers == m->n_layers;
+}
+
+/* Do they hold the same weights, but for which layers' they are? */
+bool stages_alike(const model *m, const stage *a, const stage *b);
+
 /* Calls `see` for each; rows of a part are to be taken from the last to the first. */
 void stage_parts(const model *m, const stage *st, int64_t pp,
                  void (*see)(void *with, const stage_part *p), void *with);

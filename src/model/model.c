@@ -285,13 +285,18 @@ static status init_blocks(model *m, const job *j, arena *a, error *err)
     m->blocks = list;
 
     TRY(init_layers(m, j, &d, a, err));
-    int64_t modules = m->mtp_repeated && m->n_mtp > 1 ? 1 : m->n_mtp;
+    int64_t modules = model_modules(m, m->n_mtp);
     embedding->times = head->times = 1;
     for (int64_t i = 0; i < m->n_layers + modules; i++) {
         const layer_kind *l = model_layer(m, i);
         for (int k = 0; k < l->n_blocks; k++) list[l->block[k]->weights - list].times++;
     }
     return OK;
+}
+
+bool model_same_layers(const model *m, int64_t a, int64_t b, int64_t n)
+{
+    return memcmp(m->layer + a, m->layer + b, (size_t)n * sizeof *m->layer) == 0;
 }
 
 int64_t model_layers_with(const model *m, block_kind kind)

@@ -96,6 +96,12 @@ typedef struct model {
     const moe_block *moe;
 } model;
 
+/* Modules that have weights, behind so many depths. */
+static inline int64_t model_modules(const model *m, int64_t n_mtp)
+{
+    return m->mtp_repeated && n_mtp > 1 ? 1 : n_mtp;
+}
+
 static inline bool model_has(const model *m, block_kind kind)
 {
     return m->has >> kind & 1;
@@ -118,6 +124,9 @@ static inline bool model_layer_has(const model *m, int64_t i, block_kind kind)
 {
     return layer_block(model_layer(m, i), kind) != NULL;
 }
+
+/* Are the n layers from a on and from b on of the same kinds? */
+bool model_same_layers(const model *m, int64_t a, int64_t b, int64_t n);
 
 int64_t model_layers_with(const model *m, block_kind kind); /* of the decoder */
 bool model_uses(const model *m, block_kind kind);           /* does any layer have it? */

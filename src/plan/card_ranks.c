@@ -13,6 +13,7 @@
 #include "base/maths.h"
 #include "ir/build/messages.h"
 #include "ir/memory/plan.h"
+#include "layout/stage_parts.h"
 #include "plan/search_memo.h"
 
 struct ranks {
@@ -67,20 +68,11 @@ static const chunk_mix *mixes_of(ranks *r, const pipe_split *p, const model *m)
     return out;
 }
 
-static bool same_stage(const model *m, const stage *a, const stage *b)
-{
-    bool ends = a->first_layer + a->n_layers == m->n_layers;
-    return ends == (b->first_layer + b->n_layers == m->n_layers) && a->n_layers == b->n_layers &&
-           a->n_mtp == b->n_mtp && a->embedding == b->embedding && a->loss == b->loss &&
-           memcmp(m->layer + a->first_layer, m->layer + b->first_layer,
-                  (size_t)a->n_layers * sizeof *m->layer) == 0;
-}
-
 static bool like_previous(const model *m, const pipe_split *p, int64_t q)
 {
     for (int64_t v = 0; v < p->vpp; v++) {
         const stage *b = &p->pipe.stages[v * p->pp + q];
-        if (!same_stage(m, b - 1, b)) return false;
+        if (!stages_alike(m, b - 1, b)) return false;
     }
     return true;
 }

@@ -115,7 +115,7 @@ int64_t cards_built(const cards *k)
 
 bool card_has_experts(const cards *k, card_what what, int kind)
 {
-    if (what == CARD_MTP) return k->model->moe->experts > 0;
+    if (what == CARD_MTP) return model_layer_has(k->model, k->model->n_layers, BLOCK_MOE);
     return (what == CARD_MLP || what == CARD_LAYER || what == CARD_PAIR) &&
            cards_kind_has(k, kind, BLOCK_MOE);
 }

@@ -365,6 +365,21 @@ static void copies_of_the_embedding_are_counted(void **state)
     assert_int_equal(everything(&repeated), everything(&alone));
 }
 
+/* Stages are counted once where they are alike: they are not where only their last layers differ. */
+static void stages_that_end_unlike_are_counted_each(void **state)
+{
+    (void)state;
+    setup s = setup_of("moefold.model=mixtral-8x7b model.num_layers=8 "
+                       "model.moe_layer_freq=[1,1,1,1,1,1,1,0]" EP "8" PP "2");
+    arena *a = arena_create();
+    state_bytes apart = bytes_of_rank(&s, 1);
+    setup_states(&s, a);
+    state_bytes first = bytes_of_rank(&s, 0), last = bytes_of_rank(&s, 1);
+    assert_int_equal(state_total(&last), state_total(&apart));
+    assert_true(last.elements[PARAM_EXPERT] * 4 == first.elements[PARAM_EXPERT] * 3);
+    arena_destroy(a);
+}
+
 static void a_correction_bias_is_no_gradient(void **state)
 {
     (void)state;
@@ -431,6 +446,7 @@ int main(void)
         cmocka_unit_test(padding_equals_the_plain_loop),
         cmocka_unit_test(ranks_together_hold_the_model),
         cmocka_unit_test(copies_of_the_embedding_are_counted),
+        cmocka_unit_test(stages_that_end_unlike_are_counted_each),
         cmocka_unit_test(a_correction_bias_is_no_gradient),
         cmocka_unit_test(endless_models_do_no_harm),
         cmocka_unit_test(a_stage_takes_microseconds),

@@ -91,8 +91,7 @@ int64_t config_modules_named(const json_t *root)
 /* A file that names more modules than it has would make transformers draw them. */
 void draft_mtp(const draft *d)
 {
-    bool once = d->of.m->mtp_repeated && d->of.m->n_mtp > 1; /* the file has one module */
-    int64_t n = once ? 1 : d->of.m->n_mtp;
+    int64_t n = model_modules(d->of.m, d->of.m->n_mtp);
     if (n > 0 || draft_in(d, IN(MODULE_COUNT)))
         draft_put(d, MTP_FIELDS, json_integer(n));
     else

@@ -70,7 +70,7 @@ static bool same_layers(const setup *s, int64_t a, int64_t b, int n)
     bool quantises = quant_plan_of(&s->j).form != QUANT_NONE;
     for (int i = 0; i < n && quantises; i++)
         if (quant_layer(&s->j, &s->m, a + i) != quant_layer(&s->j, &s->m, b + i)) return false;
-    if (memcmp(s->m.layer + a, s->m.layer + b, (size_t)n * sizeof *s->m.layer) != 0) return false;
+    if (!model_same_layers(&s->m, a, b, n)) return false;
     for (int i = 0; i < n && s->j.cp_comm.n > 1; i++)
         if (core_cp_comm(s, a + i) != core_cp_comm(s, b + i)) return false;
     return true;

@@ -35,7 +35,7 @@ typedef enum shared_place { SHARED_NONE, SHARED_FIRST, SHARED_ASYNC, SHARED_LAST
 
 static shared_place place_of_shared(const builder *b)
 {
-    if (!b->s->m.moe->shared_ffn) return SHARED_NONE;
+    if (!b->block->moe.shared_ffn) return SHARED_NONE;
     if (moe_is_local(b)) return SHARED_LAST;
     return b->s->j.shared_overlap ? SHARED_ASYNC : SHARED_FIRST;
 }
@@ -71,7 +71,7 @@ static int routed_forward(builder *b, moe_bufs *t, int x, shared_place place, in
 /* A chunk's own: its rows of what the router chose. */
 static moe_bufs part_of(builder *b, const moe_bufs *t, const token_chunk *c)
 {
-    int64_t K = b->s->m.moe->topk;
+    int64_t K = b->block->moe.topk;
     moe_bufs part = *t;
     part.norm.y = chunk_rows(b, c, t->norm.y, b->s->m.hidden);
     part.probs = chunk_rows(b, c, t->probs, K);
@@ -175,7 +175,7 @@ static flow routed_backward(builder *b, moe_bufs *t, int dh, shared_grads *g, in
 
 static flow chunks_backward(builder *b, moe_bufs *t, int dh, int64_t n)
 {
-    int64_t T = b->T, H = b->s->m.hidden, K = b->s->m.moe->topk;
+    int64_t T = b->T, H = b->s->m.hidden, K = b->block->moe.topk;
     flow d = {seg_temp(b, "moe.dn", T * H), seg_temp_as(b, "router.dprobs", T * K, DTYPE_F32)};
     for (int64_t i = 0; i < n; i++) {
         moe_bufs *part = &t->parts[i];
@@ -223,9 +223,9 @@ void moe_backward(builder *b, const moe_bufs *bufs, int dh)
     flow d = n > 1 ? chunks_backward(b, &t, dh, n) : routed_backward(b, &t, dh, &g, &beside);
     for (int64_t i = 0; i < n; i++) note_demand(b, n > 1 ? &t.parts[i] : &t); /* I1 */
     router_backward(b, &t, d);
-    if (b->s->m.moe->shared_ffn && n > 1) {
+    if (b->block->moe.shared_ffn && n > 1) {
         shared_chunks_backward(b, &t, dh, n);
-    } else if (b->s->m.moe->shared_ffn) {
+    } else if (b->block->moe.shared_ffn) {
         if (beside == NONE) g = shared_backward_second(b, &t, dh);
         shared_backward_gate(b, &t, &g, d.x);
         if (beside == NONE)

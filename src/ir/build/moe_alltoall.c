@@ -65,7 +65,7 @@ static int ep_back(builder *b, const moe_bufs *t, wire w, int x)
 static void take_tables(builder *b, moe_bufs *t)
 {
     int64_t EP = b->s->lay.ep, ETP = b->s->lay.etp;
-    t->kept = seg_saved_as(b, "dispatch.kept", b->T * b->s->m.moe->topk, DROP_MOE, DTYPE_I32);
+    t->kept = seg_saved_as(b, "dispatch.kept", b->T * b->block->moe.topk, DROP_MOE, DTYPE_I32);
     t->ep = seg_saved_as(b, "dispatch.ep", 6 * EP, DROP_MOE, DTYPE_I32);
     t->rows = seg_saved_as(b, "dispatch.rows", t->arrived, DROP_MOE, DTYPE_I32);
     t->offsets = seg_saved_as(b, "dispatch.offsets", local_experts(b) + 1, DROP_MOE, DTYPE_I32);
@@ -79,7 +79,8 @@ static void take_tables(builder *b, moe_bufs *t)
 static flow pack(builder *b, moe_bufs *t, flow f)
 {
     const model *m = &b->s->m;
-    int64_t T = b->T, E = m->moe->experts, K = m->moe->topk, P = seg_width(b, GROUP_TP_EP);
+    const moe_block *moe = &b->block->moe;
+    int64_t T = b->T, E = moe->experts, K = moe->topk, P = seg_width(b, GROUP_TP_EP);
     t->room1 = room_of_rows(b, t, b->s->lay.ep);
     t->arrived = b->s->lay.etp * t->room1;
     t->room = room_of_experts(b, t->arrived);
@@ -144,7 +145,7 @@ static flow join(builder *b, moe_bufs *t, flow f)
     int64_t T = b->T, H = b->s->m.hidden;
     int y = t->out != NONE ? t->out : seg_temp(b, "moe.out", T * H);
     seg_op(b, SEG_FORWARD, OP_UNPERMUTE, "combine", IN(f.x, t->kept), OUT(y),
-           DIM(T, b->s->m.moe->topk, H, t->room0));
+           DIM(T, b->block->moe.topk, H, t->room0));
     return (flow){y, NONE};
 }
 
@@ -155,7 +156,7 @@ static flow join_d(builder *b, moe_bufs *t, flow f)
     int64_t H = b->s->m.hidden;
     int dy = seg_temp(b, "combine.dx", t->room0 * H);
     seg_op(b, SEG_BACKWARD, OP_UNPERMUTE_D, "combine", IN(f.x, t->kept), OUT(dy),
-           DIM(b->T, b->s->m.moe->topk, H, t->room0));
+           DIM(b->T, b->block->moe.topk, H, t->room0));
     return (flow){dy, NONE};
 }
 
@@ -196,7 +197,7 @@ static flow send_d(builder *b, moe_bufs *t, flow f)
 
 static flow pack_d(builder *b, moe_bufs *t, flow f)
 {
-    int64_t T = b->T, H = b->s->m.hidden, K = b->s->m.moe->topk;
+    int64_t T = b->T, H = b->s->m.hidden, K = b->block->moe.topk;
     flow d = {t->dn, t->dp};
     if (t->dn == NONE)
         d = (flow){seg_temp(b, "moe.dn", T * H), seg_temp_as(b, "router.dprobs", T * K, DTYPE_F32)};

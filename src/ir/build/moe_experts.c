@@ -23,7 +23,7 @@ static expert_shape experts_of(const builder *b, const moe_bufs *t)
 
 static int64_t local_width(const builder *b)
 {
-    return b->s->m.moe->ffn / b->s->lay.etp;
+    return b->block->moe.ffn / b->s->lay.etp;
 }
 
 static gemm fc1_of(const builder *b)

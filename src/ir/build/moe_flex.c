@@ -56,7 +56,7 @@ static row_map to_members(const moe_bufs *t, const flex_group *g)
 
 static row_map to_experts(const builder *b, const moe_bufs *t)
 {
-    return (row_map){t->rows, t->room2, b->s->m.moe->topk, t->room};
+    return (row_map){t->rows, t->room2, b->block->moe.topk, t->room};
 }
 
 static int spread(builder *b, wire w, const row_map *i, int x)
@@ -144,7 +144,7 @@ static void take_tables(builder *b, moe_bufs *t, const flex_group *g)
     t->hop2 = seg_saved_as(b, "dispatch.hop2", 6 * P, DROP_MOE, DTYPE_I32);
     t->demand3 = seg_saved_as(b, "dispatch.demand", 6, DROP_MOE, DTYPE_I32);
     t->fan = seg_saved_as(b, "dispatch.fan", t->room1 * (own.end - own.first), DROP_MOE, DTYPE_I32);
-    t->rows = seg_saved_as(b, "dispatch.rows", t->room2 * b->s->m.moe->topk, DROP_MOE, DTYPE_I32);
+    t->rows = seg_saved_as(b, "dispatch.rows", t->room2 * b->block->moe.topk, DROP_MOE, DTYPE_I32);
     t->offsets = seg_saved_as(b, "dispatch.offsets", local_experts(b) + 1, DROP_MOE, DTYPE_I32);
     t->demand = seg_saved_as(b, "dispatch.demand", 2, DROP_MOE, DTYPE_I32);
     t->xp = experts_input(b, t->room * b->s->m.hidden);
@@ -155,7 +155,7 @@ static void take_tables(builder *b, moe_bufs *t, const flex_group *g)
 static flow pack(builder *b, moe_bufs *t, flow f)
 {
     flex_group g = group_of_flex(b);
-    int64_t T = b->T, K = b->s->m.moe->topk, D = flex_domains(&g), P = flex_members(&g);
+    int64_t T = b->T, K = b->block->moe.topk, D = flex_domains(&g), P = flex_members(&g);
     take_tables(b, t, &g);
     flow out = {f.x, seg_temp_as(b, "dispatch.meta", T * 2 * K, DTYPE_F32)};
     int rows = D > 1 ? seg_temp_as(b, "dispatch.sorted", T * D, DTYPE_I32) : NONE;
@@ -184,7 +184,7 @@ static flow pack(builder *b, moe_bufs *t, flow f)
 static flow send(builder *b, moe_bufs *t, flow f)
 {
     flex_group g = group_of_flex(b);
-    int64_t K = b->s->m.moe->topk;
+    int64_t K = b->block->moe.topk;
     wire meta = {SEG_FORWARD, "dispatch.meta", 2 * K}, x = {SEG_FORWARD, "dispatch.x", 0};
     x.width = b->s->m.hidden;
     f.p = hop1_forth(b, t, meta, f.p);
@@ -198,7 +198,7 @@ static flow send(builder *b, moe_bufs *t, flow f)
 
 static flow place(builder *b, moe_bufs *t, flow f)
 {
-    int64_t N = t->room2, K = b->s->m.moe->topk, H = b->s->m.hidden, E = local_experts(b);
+    int64_t N = t->room2, K = b->block->moe.topk, H = b->s->m.hidden, E = local_experts(b);
     int64_t P = seg_width(b, GROUP_TP_EP);
     int probs = seg_temp_as(b, "dispatch.p", N * K, DTYPE_F32),
         ids = seg_temp_as(b, "dispatch.ids", N * K, DTYPE_I32);
@@ -218,7 +218,7 @@ static flow place_at_once(builder *b, moe_bufs *t, flow f)
     int64_t E = local_experts(b);
     seg_op(b, SEG_FORWARD, OP_FLEX_PLACE, "dispatch.place", IN(f.x, f.p, t->hop2),
            OUT(t->xp, t->pp, t->rows, t->offsets, t->demand),
-           DIM(t->room2, b->s->m.moe->topk, b->s->m.hidden, t->room, E, b->at.ep * E,
+           DIM(t->room2, b->block->moe.topk, b->s->m.hidden, t->room, E, b->at.ep * E,
                seg_width(b, GROUP_TP_EP), expert_align(b)));
     return f;
 }
@@ -267,7 +267,7 @@ static flow lift_d(builder *b, moe_bufs *t, flow f)
 
 static flow place_d(builder *b, moe_bufs *t, flow f)
 {
-    int64_t N = t->room2, K = b->s->m.moe->topk, H = b->s->m.hidden;
+    int64_t N = t->room2, K = b->block->moe.topk, H = b->s->m.hidden;
     flow d = {seg_temp(b, "dispatch.dx", N * H), seg_temp_as(b, "dispatch.dp", N * K, DTYPE_F32)};
     seg_op(b, SEG_BACKWARD, OP_PERMUTE_D, "dispatch.permute", IN(f.x, f.p, t->rows), OUT(d.x, d.p),
            DIM(N, K, H, t->room));
@@ -278,7 +278,7 @@ static flow place_d(builder *b, moe_bufs *t, flow f)
 static flow send_d(builder *b, moe_bufs *t, flow f)
 {
     wire x = {SEG_BACKWARD, "dispatch.x", b->s->m.hidden};
-    wire p = {SEG_BACKWARD, "dispatch.p", b->s->m.moe->topk};
+    wire p = {SEG_BACKWARD, "dispatch.p", b->block->moe.topk};
     flow d = {.x = hop2_back(b, t, x, f.x)};
     d.p = hop2_back(b, t, p, f.p);
     d.x = hop1_back(b, t, x, d.x);
@@ -290,7 +290,7 @@ static flow pack_d(builder *b, moe_bufs *t, flow f)
 {
     flow d = {.x = sum_here(b, t, (wire){SEG_BACKWARD, "moe.dn", b->s->m.hidden}, f.x)};
     b->role = ROLE_ROUTER;
-    d.p = sum_here(b, t, (wire){SEG_BACKWARD, "router.dprobs", b->s->m.moe->topk}, f.p);
+    d.p = sum_here(b, t, (wire){SEG_BACKWARD, "router.dprobs", b->block->moe.topk}, f.p);
     b->role = ROLE_NONE;
     return d;
 }

@@ -13,7 +13,7 @@ static int64_t tokens_here(const builder *b)
 /* x, probs, ids and keep of the same tokens -> rows of the experts from `first` on. */
 static void sort_and_permute(builder *b, moe_bufs *t, flow f, const int *ids_keep)
 {
-    int64_t N = tokens_here(b), E = local_experts(b), K = b->s->m.moe->topk, H = b->s->m.hidden;
+    int64_t N = tokens_here(b), E = local_experts(b), K = b->block->moe.topk, H = b->s->m.hidden;
     int64_t pad = t->pad * seg_width(b, GROUP_TP_EP), first = b->at.ep * E;
     t->rows = seg_saved_as(b, "dispatch.rows", N * K, DROP_MOE, DTYPE_I32);
     t->offsets = seg_saved_as(b, "dispatch.offsets", E + 1, DROP_MOE, DTYPE_I32);
@@ -36,7 +36,7 @@ static flow lift(builder *b, moe_bufs *t, flow f)
     int64_t N = tokens_here(b), H = b->s->m.hidden;
     int y = ends_here(b, t->out) ? t->out : seg_temp(b, "moe.out", N * H);
     seg_op(b, SEG_FORWARD, OP_UNPERMUTE, "combine", IN(f.x, t->rows), OUT(y),
-           DIM(N, b->s->m.moe->topk, H, t->room));
+           DIM(N, b->block->moe.topk, H, t->room));
     return (flow){y, NONE};
 }
 
@@ -45,13 +45,13 @@ static flow lift_d(builder *b, moe_bufs *t, flow f)
     int64_t N = tokens_here(b), H = b->s->m.hidden;
     int dyp = seg_temp(b, "experts.dy", t->room * H);
     seg_op(b, SEG_BACKWARD, OP_UNPERMUTE_D, "combine", IN(f.x, t->rows), OUT(dyp),
-           DIM(N, b->s->m.moe->topk, H, t->room));
+           DIM(N, b->block->moe.topk, H, t->room));
     return (flow){dyp, NONE};
 }
 
 static flow place_d(builder *b, moe_bufs *t, flow f)
 {
-    int64_t N = tokens_here(b), H = b->s->m.hidden, K = b->s->m.moe->topk;
+    int64_t N = tokens_here(b), H = b->s->m.hidden, K = b->block->moe.topk;
     flow d = {t->dn, t->dp};
     if (!ends_here(b, t->dn))
         d = (flow){seg_temp(b, "moe.dn", N * H), seg_temp_as(b, "router.dprobs", N * K, DTYPE_F32)};
@@ -92,7 +92,7 @@ static int scattered(builder *b, int phase, const char *name, int x, int64_t n)
 /* Ids first: sorting them runs beside the tokens' way. */
 static flow all_place(builder *b, moe_bufs *t, flow f)
 {
-    int64_t n = b->T * b->s->m.moe->topk, width = b->T * b->s->m.hidden;
+    int64_t n = b->T * b->block->moe.topk, width = b->T * b->s->m.hidden;
     b->node = NODE_DISPATCH;
     int ids = gathered(b, SEG_FORWARD, "dispatch.ids", t->ids, n);
     int keep = t->keep == NONE ? NONE : gathered(b, SEG_FORWARD, "dispatch.keep", t->keep, n);
@@ -121,7 +121,7 @@ static flow all_send_d(builder *b, moe_bufs *t, flow f)
 {
     (void)t;
     flow d = {.x = scattered(b, SEG_BACKWARD, "dispatch.x", f.x, b->T * b->s->m.hidden)};
-    d.p = scattered(b, SEG_BACKWARD, "dispatch.p", f.p, b->T * b->s->m.moe->topk);
+    d.p = scattered(b, SEG_BACKWARD, "dispatch.p", f.p, b->T * b->block->moe.topk);
     return d;
 }
 

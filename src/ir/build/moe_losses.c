@@ -15,12 +15,12 @@ typedef struct aux {
 /* counts[samples][E] over the members of a group; samples of `S` tokens, 0: all are one. */
 static int count_experts(builder *b, const moe_bufs *t, comm_group g, int64_t S)
 {
-    int64_t E = b->s->m.moe->experts, n = (S ? b->B : 1) * E,
+    int64_t E = b->block->moe.experts, n = (S ? b->B : 1) * E,
             first = seg_group_rank(b, GROUP_TP) * b->T;
     int counts = seg_temp_as(b, "router.counts", n, DTYPE_F32);
     seg_op(b, SEG_BACKWARD, OP_ZERO, "router.counts", NULL, OUT(counts), DIM(n));
     op *o = seg_op(b, SEG_BACKWARD, OP_AUX_COUNT, "router.counts", IN(t->logits), OUT(counts),
-                   DIM(b->T, E, b->s->m.moe->topk, S, first));
+                   DIM(b->T, E, b->block->moe.topk, S, first));
     o->flags = router_flags(&b->s->j);
     seg_comm(b, SEG_BACKWARD, OP_ALL_REDUCE, "router.counts", g, NULL, OUT(counts), DIM(n));
     return counts;
@@ -28,19 +28,19 @@ static int count_experts(builder *b, const moe_bufs *t, comm_group g, int64_t S)
 
 static op *local_loss(builder *b, const moe_bufs *t, const aux *x, bool by_sequence)
 {
-    int64_t E = b->s->m.moe->experts, all = b->T * seg_width(b, GROUP_TP_CP);
+    int64_t E = b->block->moe.experts, all = b->T * seg_width(b, GROUP_TP_CP);
     int64_t first = seg_group_rank(b, GROUP_TP) * b->T;
     int counts = NONE;
     if (all > b->T) counts = count_experts(b, t, GROUP_TP_CP, by_sequence ? b->S : 0);
     return seg_op(b, SEG_BACKWARD, OP_AUX_LOSS, "router.aux loss", IN(t->logits, counts),
                   OUT(x->loss, x->dlogits),
-                  DIM(b->T, b->S, E, b->s->m.moe->topk, by_sequence, first, all, b->seq));
+                  DIM(b->T, b->S, E, b->block->moe.topk, by_sequence, first, all, b->seq));
 }
 
 /* Counts go on over the microbatches of the step. */
 static op *global_loss(builder *b, const moe_bufs *t, const aux *x)
 {
-    int64_t E = b->s->m.moe->experts, K = b->s->m.moe->topk, ranks = seg_width(b, GROUP_TP_DP_CP);
+    int64_t E = b->block->moe.experts, K = b->block->moe.topk, ranks = seg_width(b, GROUP_TP_DP_CP);
     int sum = seg_layer_step(b, STEP_GLOBAL, E);
     if (ranks > 1) {
         int counts = count_experts(b, t, GROUP_TP_DP_CP, 0);
@@ -75,7 +75,7 @@ static void z_loss(builder *b, const moe_bufs *t, int dlogits)
     double coefficient = b->s->j.z_coeff;
     if (coefficient == 0) return;
     op *o = seg_op(b, SEG_BACKWARD, OP_Z_LOSS, "router.z loss", IN(t->logits),
-                   OUT(seg_layer_step(b, STEP_Z, 1), dlogits), DIM(b->T, b->s->m.moe->experts));
+                   OUT(seg_layer_step(b, STEP_Z, 1), dlogits), DIM(b->T, b->block->moe.experts));
     o->real[REAL_Z_LOSS_coefficient] = coefficient / (double)seg_width(b, GROUP_TP_CP);
     o->real[REAL_Z_LOSS_gradient] = b->aux_gradient;
 }

@@ -18,14 +18,14 @@
 
 int64_t local_experts(const builder *b)
 {
-    return b->s->m.moe->experts / b->s->lay.ep;
+    return b->block->moe.experts / b->s->lay.ep;
 }
 
 int64_t moe_capacity(const builder *b)
 {
     double factor = b->s->j.capacity;
     if (!job_has(&b->s->j, K_CAPACITY) || factor < 0) return 0;
-    double even = (double)(b->T * b->s->m.moe->topk) / (double)b->s->m.moe->experts;
+    double even = (double)(b->T * b->block->moe.topk) / (double)b->block->moe.experts;
     int64_t c = (int64_t)ceil(even * factor);
     return c < b->T ? c : b->T;
 }
@@ -49,7 +49,7 @@ static int64_t forced_rows(const builder *b, int64_t n)
 {
     const job *j = &b->s->j;
     int64_t groups = j->groups, group_topk = j->group_topk;
-    round_robin way = round_robin_of(b->s->m.moe->experts, b->s->m.moe->topk, groups, group_topk);
+    round_robin way = round_robin_of(b->block->moe.experts, b->block->moe.topk, groups, group_topk);
     return round_rows(&way, n);
 }
 
@@ -61,15 +61,15 @@ int64_t room_of_experts(const builder *b, int64_t rows)
 
 int64_t room_of_pairs(const builder *b, const moe_bufs *t)
 {
-    int64_t pairs = b->T * b->s->m.moe->topk, most = t->capacity * b->s->m.moe->experts;
+    int64_t pairs = b->T * b->block->moe.topk, most = t->capacity * b->block->moe.experts;
     return t->pad || (t->capacity && most < pairs) ? most : pairs;
 }
 
 int64_t room_of_rows(const builder *b, const moe_bufs *t, int64_t n)
 {
-    const model *m = &b->s->m;
-    int64_t tokens = n * b->T, here = local_experts(b), most = tokens * smaller(m->moe->topk, here);
-    double load = (double)tokens * (double)m->moe->topk * (double)here / (double)m->moe->experts;
+    const moe_block *moe = &b->block->moe;
+    int64_t tokens = n * b->T, here = local_experts(b), most = tokens * smaller(moe->topk, here);
+    double load = (double)tokens * (double)moe->topk * (double)here / (double)moe->experts;
     if (t->pad) return n * t->pad * here;
     if (t->capacity) most = smaller(most, n * t->capacity * here);
     if (b->s->j.force_balance) load = (double)(here * forced_rows(b, tokens)); /* I2 */
@@ -79,12 +79,12 @@ int64_t room_of_rows(const builder *b, const moe_bufs *t, int64_t n)
 }
 
 /* How likely one of a token's K different experts is among n, each as likely as the others. */
-static double chance(const model *m, int64_t n)
+static double chance(const moe_block *moe, int64_t n)
 {
     double none = 1;
-    for (int64_t i = 0; i < m->moe->topk; i++) {
-        double left = (double)(m->moe->experts - n - i);
-        none *= left > 0 ? left / (double)(m->moe->experts - i) : 0;
+    for (int64_t i = 0; i < moe->topk; i++) {
+        double left = (double)(moe->experts - n - i);
+        none *= left > 0 ? left / (double)(moe->experts - i) : 0;
     }
     return 1 - none;
 }
@@ -92,7 +92,7 @@ static double chance(const model *m, int64_t n)
 /* Of one rank's tokens, those with an expert among n. */
 static double tokens_for(const builder *b, int64_t n)
 {
-    if (!b->s->j.force_balance) return (double)b->T * chance(&b->s->m, n);
+    if (!b->s->j.force_balance) return (double)b->T * chance(&b->block->moe, n);
     return (double)smaller(b->T, n * forced_rows(b, b->T)); /* I2 */
 }
 
@@ -125,18 +125,18 @@ static int64_t sources_of(const flex_group *g, int64_t domain)
 
 void flex_rooms(const builder *b, moe_bufs *t, const flex_group *g)
 {
-    const model *m = &b->s->m;
+    const moe_block *moe = &b->block->moe;
     int64_t D = flex_domains(g), P = flex_members(g), T = b->T;
     double on_member = tokens_for(b, local_experts(b));
-    t->room0 = T * (is_whole(g) ? smaller(D, m->moe->topk) : D);
+    t->room0 = T * (is_whole(g) ? smaller(D, moe->topk) : D);
     t->room1 = t->room_send = 1;
     for (int64_t d = 0; d < D; d++) { /* I1: of the fullest domain */
         flex_run run = flex_run_of(g, d);
         int64_t n = run.end - run.first, from = sources_of(g, d);
         double on_domain = tokens_for(b, experts_in(b, g, run));
         int64_t room = room_for(b, (double)from * on_domain, from * T);
-        int64_t send = room_for(b, (double)(from * n) * on_member,
-                                from * T * smaller(n, m->moe->topk * g->etp));
+        int64_t send =
+            room_for(b, (double)(from * n) * on_member, from * T * smaller(n, moe->topk * g->etp));
         if (room > t->room1) t->room1 = room;
         if (send > t->room_send) t->room_send = send;
     }

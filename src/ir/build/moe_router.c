@@ -32,7 +32,7 @@ static int64_t first_token(const builder *b)
 /* What exceeds the capacity of an expert. */
 static void drop_rows(builder *b, moe_bufs *t)
 {
-    int64_t T = b->T, E = b->s->m.moe->experts, K = b->s->m.moe->topk;
+    int64_t T = b->T, E = b->block->moe.experts, K = b->block->moe.topk;
     t->keep = seg_saved_as(b, "router.keep", T * K, DROP_MOE, DTYPE_F32);
     seg_op(b, SEG_FORWARD, OP_DROP, "router.drop", IN(t->probs, t->ids), OUT(t->keep),
            DIM(T, E, K, t->capacity, b->s->j.drop_policy == J_DROP_POLICY_POSITION));
@@ -41,18 +41,18 @@ static void drop_rows(builder *b, moe_bufs *t)
 void router_forward(builder *b, moe_bufs *t)
 {
     const model *m = &b->s->m;
+    const moe_block *moe = &b->block->moe;
     const job *j = &b->s->j;
-    int64_t T = b->T, E = m->moe->experts, K = m->moe->topk;
+    int64_t T = b->T, E = moe->experts, K = moe->topk;
     b->role = ROLE_ROUTER;
     t->logits = seg_saved_as(b, "router.logits", T * E, DROP_MOE, DTYPE_F32);
     const gemm p = {"router", ROUTER, BIAS, E, m->hidden};
     linear_forward(b, &p, T, t->norm.y, t->logits);
     t->probs = seg_saved_as(b, "router.probs", T * K, DROP_MOE, DTYPE_F32);
     t->ids = seg_saved_as(b, "router.ids", T * K, DROP_MOE, DTYPE_I32);
-    op *o =
-        seg_op(b, SEG_FORWARD, OP_ROUTER, "router.choose",
-               IN(t->logits, m->moe->expert_bias ? seg_weight(b, "mlp.router.expert_bias") : NONE),
-               OUT(t->probs, t->ids), DIM(T, E, K, j->groups, j->group_topk, first_token(b)));
+    op *o = seg_op(b, SEG_FORWARD, OP_ROUTER, "router.choose",
+                   IN(t->logits, moe->expert_bias ? seg_weight(b, "mlp.router.expert_bias") : NONE),
+                   OUT(t->probs, t->ids), DIM(T, E, K, j->groups, j->group_topk, first_token(b)));
     o->real[REAL_ROUTER_scaling] = scaling(j);
     o->flags = router_flags(j);
     if (t->capacity) drop_rows(b, t);
@@ -62,7 +62,8 @@ void router_forward(builder *b, moe_bufs *t)
 void router_backward(builder *b, const moe_bufs *t, flow d)
 {
     const model *m = &b->s->m;
-    int64_t T = b->T, E = m->moe->experts, K = m->moe->topk;
+    const moe_block *moe = &b->block->moe;
+    int64_t T = b->T, E = moe->experts, K = moe->topk;
     b->role = ROLE_ROUTER;
     int dlogits = seg_temp_as(b, "router.dlogits", T * E, DTYPE_F32);
     op *o = seg_op(b, SEG_BACKWARD, OP_ROUTER_D, "router.choose", IN(d.p, t->logits, t->ids),

@@ -11,7 +11,7 @@ enum { DROP_HERE = DROP_MOE | DROP_SHARED_EXPERTS };
 
 static int64_t shared_width(const builder *b)
 {
-    return b->s->m.moe->shared_ffn / b->s->lay.tp;
+    return b->block->moe.shared_ffn / b->s->lay.tp;
 }
 
 static gemm fc1_of(const builder *b)
@@ -60,7 +60,7 @@ int shared_forward_second(builder *b, moe_bufs *t)
     op_module module = b->module;
     int64_t n = b->T * b->s->m.hidden;
     gemm fc2 = fc2_of(b);
-    bool gate = b->s->m.moe->shared_gate;
+    bool gate = b->block->moe.shared_gate;
     b->module = MODULE_SHARED;
     t->shared_y = gate ? seg_saved(b, "shared.y", n, DROP_HERE) : seg_temp(b, "shared.y", n);
     row_forward(b, &fc2, t->shared_a, t->shared_y);
@@ -74,7 +74,7 @@ void shared_forward_add(builder *b, moe_bufs *t, int out)
     op_module module = b->module;
     int64_t T = b->T, H = b->s->m.hidden;
     b->module = MODULE_SHARED;
-    if (b->s->m.moe->shared_gate || b->s->lay.tp > 1) {
+    if (b->block->moe.shared_gate || b->s->lay.tp > 1) {
         int y = shared_forward_second(b, t);
         seg_op(b, SEG_FORWARD, OP_ADD, "shared.add", IN(out, y), OUT(out), DIM(T * H));
     } else {
@@ -93,7 +93,7 @@ shared_grads shared_backward_second(builder *b, const moe_bufs *t, int dh)
     b->module = MODULE_SHARED;
     shared_grads g = {.du = seg_temp(b, "shared.du", b->Tc * act_columns(b) * F), .dg = NONE};
     int da = seg_temp(b, "shared.da", b->Tc * F), dy = dh;
-    if (b->s->m.moe->shared_gate) {
+    if (b->block->moe.shared_gate) {
         g.dg = seg_temp(b, "shared.dgate", T);
         dy = seg_temp(b, "shared.dy", T * H);
         seg_op(b, SEG_BACKWARD, OP_GATE_D, "shared.gate", IN(dh, t->shared_y, t->shared_g),

@@ -97,8 +97,7 @@ static int64_t layer_of(const char *name, const char **rest)
 /* Of a prediction module whose weights the model has: a repeated one exists once. */
 static bool is_kept_module(const model *m, int64_t layer)
 {
-    int64_t n = m->mtp_repeated && m->n_mtp > 1 ? 1 : m->n_mtp;
-    return layer >= m->n_layers && layer < m->n_layers + n;
+    return layer >= m->n_layers && layer < m->n_layers + model_modules(m, m->n_mtp);
 }
 
 /* A layer beyond the model's may be its next layer, which somebody has cut off, or a prediction
