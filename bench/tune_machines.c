@@ -125,7 +125,7 @@ static double all_errors(const machine *m, const recipe *r, arena *a)
 static double truth(const machine *m, const char *change, double parts[STEP_PARTS])
 {
     arena *a = arena_create();
-    tune_price p;
+    try_result p;
     step_part priced[STEP_PARTS];
     double sum = 0;
     if (tune_price_of(m->described, change, &p, a) && p.p.fits) {
@@ -148,7 +148,7 @@ static void measure(const tune *t, trial *x)
 {
     machine *m = t->machine;
     arena *a = arena_create();
-    tune_price p;
+    try_result p;
     x->step_s = truth(m, x->change, x->parts);
     x->has_parts = true;
     x->end = x->step_s > 0 ? TRIAL_MEASURED : TRIAL_FAILED;

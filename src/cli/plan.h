@@ -189,12 +189,11 @@ status plan_bring_up_folder(const char *folder, error *err);
 status plan_make_bring_up(plan_answer *p, const char *folder, arena *a, error *err);
 void plan_print_bring_up(const plan_answer *p);
 
-/* plan_rows.c: the rest of the list, row by row; the price of a layout like those of the list
- * (false: it breaks a rule). */
+/* plan_rows.c: the rest of the list, row by row. */
 void plan_explain_rows(const plan_answer *p, arena *a);
-bool plan_price_choice(price *out, const plan_answer *p, const choice *c, arena *a);
 
-/* The same with overrides ("key=value key=value"; NULL: none). */
+/* The price of a layout with overrides ("key=value key=value"; NULL: none). False: it breaks a
+ * rule. */
 bool plan_price_words(price *out, const plan_answer *p, const choice *c, const char *words,
                       arena *a);
 

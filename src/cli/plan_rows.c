@@ -73,11 +73,6 @@ bool plan_price_words(price *out, const plan_answer *p, const choice *c, const c
     return priced;
 }
 
-bool plan_price_choice(price *out, const plan_answer *p, const choice *c, arena *a)
-{
-    return plan_price_words(out, p, c, NULL, a);
-}
-
 bool plan_halve(choice *c, knob_id size)
 {
     int64_t *n = size == K_TP ? &c->tp : size == K_CP ? &c->cp : &c->pp;

@@ -54,7 +54,7 @@ static double patience(double step_s, int64_t steps)
 static status one_trial(tune *t, const tune_words *w, const limits *l, tune_next *n, arena *a,
                         error *err)
 {
-    tune_price p = {0};
+    try_result p = {0};
     trial x = n->next;
     double step_s = x.expected_s;
     if (!(step_s > 0) && tune_price_of(t, x.change, &p, a)) step_s = p.p.step_s;

@@ -62,7 +62,7 @@ static status write_job(const tune *t, const trial *x, const setup *s, arena *a,
 
 static status write_trial(tune *t, trial *x, arena *a, error *err)
 {
-    tune_price p;
+    try_result p;
     if (!tune_price_of(t, x->change, &p, a))
         return error_set(err, ERR_RULE, "trial %d cannot be laid out: %s", x->number, x->change);
     TRY(tune_write_recipe(t, x, err));

@@ -4,25 +4,16 @@
 enum { KEPT = 1, FIXED = 2, IN_ROW = 4 };
 
 const axis_knob axis_knobs[] = {
-#define AXIS(...)
 #define KNOB(axis, knob, on, how)                                                                  \
     {AX_##axis, K_##knob, on, ((how)&KEPT) != 0, ((how)&FIXED) != 0, ((how)&IN_ROW) != 0},
 #define PICK(knob, ...) KNOB(knob, knob, ON_##knob, KEPT | IN_ROW)
 #include "plan/axes.def"
-#undef PICK
-#undef KNOB
-#undef AXIS
     {.k = K_COUNT},
 };
 
 const edits pick_values[PICKS] = {
-#define AXIS(...)
-#define KNOB(...)
 #define PICK(id, words, can, may, ...) [PICK_##id] = EDITS(__VA_ARGS__),
 #include "plan/axes.def"
-#undef PICK
-#undef KNOB
-#undef AXIS
 };
 
 const char *axis_words(axis_id x)
@@ -30,11 +21,7 @@ const char *axis_words(axis_id x)
     static const char *const words[] = {
 #define AXIS(id, words)      words,
 #define PICK(id, words, ...) words,
-#define KNOB(...)
 #include "plan/axes.def"
-#undef PICK
-#undef KNOB
-#undef AXIS
     };
     return words[x];
 }

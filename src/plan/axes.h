@@ -8,18 +8,13 @@
 typedef enum axis_id {
 #define AXIS(id, words) AX_##id,
 #define PICK(id, ...)   AX_##id,
-#define KNOB(...)
 #include "plan/axes.def"
-#undef AXIS
-#undef PICK
     AX_NONE
 } axis_id;
 
 typedef enum pick_id {
-#define AXIS(...)
 #define PICK(id, ...) PICK_##id,
 #include "plan/axes.def"
-#undef PICK
     PICKS
 } pick_id;
 
@@ -62,9 +57,6 @@ enum {
     ON_GRAPHS = 1 << AT_GRAPHS,
 #define PICK(id, ...) ON_##id = 1 << (AT_PICKS + PICK_##id),
 #include "plan/axes.def"
-#undef PICK
-#undef KNOB
-#undef AXIS
     ON_PICKS = ((1 << PICKS) - 1) << AT_PICKS,
     ON_SIZES = ON_TP | ON_CP | ON_EP | ON_ETP | ON_PP,
     ON_STAGES = ON_PP | ON_VPP | ON_SPLIT,

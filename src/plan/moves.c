@@ -6,7 +6,6 @@
 const move moves[MOVES] = {
 #define MOVE(id, by, applies, ...) [MOVE_##id] = {by, EDITS(__VA_ARGS__)},
 #include "plan/moves.def"
-#undef MOVE
 };
 
 static bool applies(move_id m, const job *j)
@@ -16,7 +15,6 @@ static bool applies(move_id m, const job *j)
     case MOVE_##id:                                                                                \
         return applies;
 #include "plan/moves.def"
-#undef MOVE
     default:
         return false;
     }

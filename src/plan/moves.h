@@ -12,7 +12,6 @@ enum { MOVE_MBS_MOST = 16 };
 typedef enum move_id {
 #define MOVE(id, ...) MOVE_##id,
 #include "plan/moves.def"
-#undef MOVE
     MOVES
 } move_id;
 

@@ -296,18 +296,13 @@ static void set_picks(destination to, const choice *c)
     for (pick_id p = 0; p < PICKS; p++) put_edit(to, &pick_values[p].list[c->pick[p]]);
 }
 
-bool choice_may_pick(const choice *c, pick_id p)
+bool choice_may_pick(const choice *c, pick_id p, const job *j)
 {
     switch (p) {
-#define AXIS(...)
-#define KNOB(...)
-#define PICK(knob, words, can, ...)                                                                \
+#define PICK(knob, words, can, may, ...)                                                           \
     case PICK_##knob:                                                                              \
-        return can;
+        return (can) && (!j || (may));
 #include "plan/axes.def"
-#undef PICK
-#undef KNOB
-#undef AXIS
     default:
         return false;
     }
@@ -316,7 +311,7 @@ bool choice_may_pick(const choice *c, pick_id p)
 void choice_settle(choice *c)
 {
     for (pick_id p = 0; p < PICKS; p++)
-        if (!choice_may_pick(c, p)) c->pick[p] = 0;
+        if (!choice_may_pick(c, p, NULL)) c->pick[p] = 0;
 }
 
 static void set_recompute(destination to, unsigned drop)

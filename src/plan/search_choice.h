@@ -147,8 +147,9 @@ typedef struct patch_log {
 bool choice_repatch(setup *out, patch_log *log, choice_maker *m, const choice *c,
                     const pipe_split *split);
 
-/* May it have others than the plain value of a pick? Sets those to the plain one that may not. */
-bool choice_may_pick(const choice *c, pick_id p);
+/* May it have others than the plain value of a pick, and, for a job (or NULL), does a search try
+ * them? Sets those to the plain one that may not. */
+bool choice_may_pick(const choice *c, pick_id p, const job *j);
 void choice_settle(choice *c);
 
 /* All picks as one number: in 16 bits, as a card's key has it. */

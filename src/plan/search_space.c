@@ -228,28 +228,11 @@ static bool kind_is_pinned_away(const space *s, const choice *c)
     return pinned(s, K_CP_COMM) && !(comm->n == 1 && comm->item[0] == cp_kinds[c->kind].word);
 }
 
-static bool may_pick(pick_id p, const job *j)
-{
-    switch (p) {
-#define AXIS(...)
-#define KNOB(...)
-#define PICK(knob, words, can, may, ...)                                                           \
-    case PICK_##knob:                                                                              \
-        return may;
-#include "plan/axes.def"
-#undef PICK
-#undef KNOB
-#undef AXIS
-    default:
-        return false;
-    }
-}
-
 static bool pick_ok(const space *s, const choice *c, pick_id p, const job *j)
 {
     const edit *e = &pick_values[p].list[c->pick[p]];
-    if (!choice_may_pick(c, p)) return !c->pick[p];
-    return pinned(s, e->k) ? edit_holds(e, s->asked) : !c->pick[p] || may_pick(p, j);
+    if (!choice_may_pick(c, p, NULL)) return !c->pick[p];
+    return pinned(s, e->k) ? edit_holds(e, s->asked) : !c->pick[p] || choice_may_pick(c, p, j);
 }
 
 bool space_kind_ok(const space *s, const choice *c)

@@ -86,7 +86,7 @@ static void rates_are_learned(void **state)
     (void)state;
     arena *a = arena_create();
     tune *t = make(a);
-    tune_price p, after;
+    try_result p, after;
     step_part parts[STEP_PARTS];
     assert_true(tune_price_of(t, "", &p, a));
     price_parts(parts, &p.p);
@@ -143,7 +143,7 @@ static void lines_are_read_back(void **state)
 
 static recipe *recipe_of(tune *t, const char *change, double *priced)
 {
-    tune_price p;
+    try_result p;
     assert_true(tune_price_of(t, change, &p, t->a));
     *priced = p.p.step_s;
     return &p.s->r;

@@ -42,20 +42,15 @@ const char *tune_change(const tune *t, const char *change, edits more, arena *a)
     return text.n ? text.s : "";
 }
 
-bool tune_price_within(const tune *t, const char *change, tune_price *out, try_budget *budget,
+bool tune_price_within(const tune *t, const char *change, try_result *out, try_budget *budget,
                        arena *a)
 {
     recipe *r = ARENA_NEW(a, recipe);
-    try_result x;
-    if (!tune_recipe(t, change, r, a) ||
-        !try_recipe(&x, r, &(try_job){.hw = &t->hw, .budget = budget, .depth = TRY_PRICE}, a) ||
-        !x.priced)
-        return false;
-    *out = (tune_price){x.s, x.p};
-    return true;
+    const try_job asked = {.hw = &t->hw, .budget = budget, .depth = TRY_PRICE};
+    return tune_recipe(t, change, r, a) && try_recipe(out, r, &asked, a) && out->priced;
 }
 
-bool tune_price_of(const tune *t, const char *change, tune_price *out, arena *a)
+bool tune_price_of(const tune *t, const char *change, try_result *out, arena *a)
 {
     return tune_price_within(t, change, out, NULL, a);
 }

@@ -148,7 +148,7 @@ expectations *expectations_of(const tune *t, arena *a)
     e->known = ARENA_ARRAY(a, recipe *, t->n + 1);
     for (int i = 0; i < t->n; i++) {
         const trial *x = &t->trials[i];
-        tune_price p;
+        try_result p;
         if (!tune_price_of(t, x->change, &p, a)) continue;
         e->priced[i] = p.p.step_s;
         if (x->end != TRIAL_MEASURED || !(p.p.step_s > 0)) continue;

@@ -73,7 +73,7 @@ const trial *tune_pick(const tune *t)
     arena *a = arena_create();
     for (int i = 0; best && i < t->n; i++) {
         const trial *x = &t->trials[i];
-        tune_price p;
+        try_result p;
         if (x->end != TRIAL_MEASURED || x->step_s > best->step_s * (1 + ALIKE)) continue;
         if (!tune_price_of(t, x->change, &p, a)) continue;
         if (least == 0 || p.p.step_s < least) pick = x, least = p.p.step_s;
@@ -150,7 +150,7 @@ static double suspicion(const choosing *c, const char *change)
     return by;
 }
 
-static candidate candidate_of(const choosing *c, const char *change, const tune_price *p)
+static candidate candidate_of(const choosing *c, const char *change, const try_result *p)
 {
     candidate x = {.change = arena_text(c->a, "%s", change),
                    .priced = p->p.step_s,
@@ -166,7 +166,7 @@ static void consider(choosing *c, edits e)
     if (c->n == CANDIDATES) return;
     arena_place mark = arena_mark(c->scratch);
     const char *change = tune_change(c->t, c->base, e, c->scratch);
-    tune_price p;
+    try_result p;
     if (change && !tried(c, change) &&
         tune_price_within(c->t, change, &p, &c->budget, c->scratch)) {
         double peak = (double)p.p.peak_bytes, most = CLEARLY_LESS * (double)c->lacking;
@@ -227,7 +227,7 @@ static void see_lacking(choosing *c)
 /* I4 */
 static bool start_first(choosing *c, tune_next *out)
 {
-    tune_price p;
+    try_result p;
     if (c->t->n || !tune_price_of(c->t, "", &p, c->scratch) || !p.p.fits) return false;
     out->next = (trial){.from = -1, .change = "", .reason = "the recipe as given"};
     out->next.peak_bytes = p.p.peak_bytes;

@@ -77,7 +77,7 @@ void tune_learn(tune *t)
     arena *a = arena_create();
     for (int i = 0; i < t->n; i++) {
         const trial *x = &t->trials[i];
-        tune_price p;
+        try_result p;
         step_part parts[STEP_PARTS];
         if (x->end != TRIAL_MEASURED || !x->has_parts) continue;
         if (!tune_price_of(t, x->change, &p, a)) continue;
@@ -99,7 +99,7 @@ void tune_learn(tune *t)
 void tune_see_wall(const tune *t, trial *x)
 {
     arena *a = arena_create();
-    tune_price p;
+    try_result p;
     if (x->end == TRIAL_MEASURED && tune_price_of(t, x->change, &p, a)) {
         price m = {.step_s = x->step_s, .usable = t->base.usable, .fits = true};
         m.peak_bytes = p.p.peak_bytes;

@@ -251,7 +251,7 @@ status trial_again(tune *t, const trial *of, const trial *in, const trial_run *r
                    error *err)
 {
     const char *name = of == in ? "again" : "beside";
-    tune_price p;
+    try_result p;
     trial again = {.number = in->number, .change = of->change};
     *out = 0;
     if (!tune_price_of(t, of->change, &p, t->a)) return OK;
@@ -294,7 +294,7 @@ static void divide(trial *x, double by)
 
 status trial_measure(tune *t, trial *x, const trial_run *r, error *err)
 {
-    tune_price p;
+    try_result p;
     double now = 1, start = clock_seconds();
     TRY(tune_write_recipe(t, x, err));
     if (!tune_price_of(t, x->change, &p, t->a))
@@ -325,7 +325,7 @@ status trial_told(tune *t, trial *x, const char *log, error *err)
     x->end = TRIAL_MEASURED;
     x->step_s = p->span / p->steps;
     if (p->log.n_kept) x->spread = (p->log.most_s - p->log.least_s) / p->log.step_s;
-    tune_price mine;
+    try_result mine;
     if (!tune_price_of(t, x->change, &mine, t->a)) return OK;
     price m;
     profile_as_price(&m, p, &mine.p, t->a);

@@ -83,15 +83,10 @@ const char *tune_path(const tune *t, const trial *x, const char *name);
 
 /* ---- prices */
 
-typedef struct tune_price {
-    setup *s;
-    price p;
-} tune_price;
-
 /* The recipe of a change; false: it cannot be laid out, breaks a rule or cannot run here. */
 bool tune_recipe(const tune *t, const char *change, recipe *out, arena *a);
-bool tune_price_of(const tune *t, const char *change, tune_price *out, arena *a);
-bool tune_price_within(const tune *t, const char *change, tune_price *out, try_budget *budget,
+bool tune_price_of(const tune *t, const char *change, try_result *out, arena *a);
+bool tune_price_within(const tune *t, const char *change, try_result *out, try_budget *budget,
                        arena *a);
 
 /* Edits on top of a change, as a change; NULL: a knob that may not change, or a wrong one. */
