@@ -13,7 +13,7 @@ static int64_t count_of(const field *f, const char *it)
                                         : *(const int *)(it + f->n_at);
 }
 
-json_t *fields_texts(const char *const *list)
+static json_t *texts_of(const char *const *list)
 {
     json_t *out = json_array();
     for (; list && *list; list++) json_array_append_new(out, json_string(*list));
@@ -23,11 +23,6 @@ json_t *fields_texts(const char *const *list)
 static bool is_list(const field *f)
 {
     return f->n_size > 0;
-}
-
-static const char *items_of(const field *f, const void *at)
-{
-    return f->inside ? at : *(const char *const *)at;
 }
 
 /* NULL: it is empty. */
@@ -49,12 +44,12 @@ static json_t *value_of(const field *f, const char *it)
         return *(const char *const *)at ? json_string(*(const char *const *)at) : NULL;
     case FIELD_TEXTS: {
         const char *const *list = *(const char *const *const *)at;
-        return list || f->need == ALWAYS ? fields_texts(list) : NULL;
+        return list || f->need == ALWAYS ? texts_of(list) : NULL;
     }
     case FIELD_TEXT_LISTS: {
         const char *const *const *list = *(const char *const *const *const *)at;
         json_t *out = json_array();
-        for (; list && *list; list++) json_array_append_new(out, fields_texts(*list));
+        for (; list && *list; list++) json_array_append_new(out, texts_of(*list));
         return out;
     }
     case FIELD_PAIR:
@@ -78,7 +73,7 @@ static json_t *value_of(const field *f, const char *it)
     case FIELD_PART:
         return *(const void *const *)at ? fields_json(f->of(), *(const void *const *)at) : NULL;
     case FIELD_LIST: {
-        const char *items = items_of(f, at);
+        const char *items = *(const char *const *)at;
         if (!items && f->need != ALWAYS) return NULL;
         return fields_list(f->of(), items, f->size, count_of(f, it));
     }
@@ -91,7 +86,7 @@ static json_t *value_of(const field *f, const char *it)
     }
     case FIELD_MAP:
     case FIELD_JOINED: { /* a map: put() asks for no joined part */
-        const char *items = items_of(f, at);
+        const char *items = *(const char *const *)at;
         if (!items && f->need != ALWAYS) return NULL;
         json_t *out = json_object();
         const field *key = f->of() + 1;
@@ -280,11 +275,4 @@ static void add_table(textbuf *out, const field *table, const char *prefix, bool
 void fields_rows(textbuf *out, const field *table)
 {
     add_table(out, table, "", false);
-}
-
-const field *fields_with(const field *table, const char *key)
-{
-    for (const field *f = table + 1; f->key; f++)
-        if (text_equal(f->key, key)) return f;
-    return NULL;
 }

@@ -47,11 +47,9 @@ typedef struct field {
     const struct field *(*of)(void); /* the table of its parts */
     size_t at, size;                 /* place in the struct; bytes of a part */
     size_t n_at, n_size;             /* of a list: its count */
-    bool inside;                     /* the struct holds the list itself */
 } field;
 
 json_t *fields_json(const field *table, const void *it);
-json_t *fields_texts(const char *const *list); /* ends with NULL; NULL: empty */
 json_t *fields_list(const field *table, const void *items, size_t size, int64_t n);
 
 /* Rows of Markdown, a field a row, those of its parts beneath it. */
@@ -59,6 +57,5 @@ void fields_rows(textbuf *out, const field *table);
 
 /* {name: schema} of a table and of all that it needs goes to `done`; returns a reference to it. */
 json_t *fields_reference(json_t *done, const field *table);
-const field *fields_with(const field *table, const char *key); /* NULL: there is none */
 
 #endif

@@ -100,8 +100,6 @@ bool cli_refuse(const char *name, const setup *s, arena *a);
 /* A word as a shell would take it back: quoted unless it has only letters that no shell minds. */
 const char *cli_quoted(arena *a, const char *word);
 
-json_t *cli_json_violations(const violations *found, arena *a);
-
 void cli_json_print(json_t *root); /* and gives it back */
 
 struct fit;

@@ -3,25 +3,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/verdict.h"
+#include "cli/cli.h"
 
 void cli_json_print(json_t *root)
 {
     json_dumpf(root, stdout, JSON_INDENT(0) | JSON_COMPACT | JSON_REAL_PRECISION(17));
     putchar('\n');
     json_decref(root);
-}
-
-json_t *cli_json_violations(const violations *found, arena *a)
-{
-    int n;
-    const violation_answer *list = answer_violations(&n, found, a);
-    return fields_list(violation_answer_fields(), list, sizeof *list, n);
-}
-
-json_t *cli_json_not_priced(const not_priced *list, int n)
-{
-    return fields_list(not_priced_fields(), list, sizeof *list, n);
 }
 
 void cli_print_model(const setup *s, arena *a)

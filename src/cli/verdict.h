@@ -43,7 +43,6 @@ const char *cli_packing_gap(int64_t bytes, int64_t live, arena *a);
 
 /* What a price leaves out: "Not priced: key=value (the price assumes: ...)". */
 void cli_print_not_priced(const not_priced *list, int n);
-json_t *cli_json_not_priced(const not_priced *list, int n);
 
 /* Are times of our own program on this GPU estimates, because nobody has measured it, or because
  * its GEMMs are reference kernels (target_by_reference), which `bench` does not measure? */
