@@ -91,7 +91,11 @@ moefold_status moefold_check(moefold_job *j, moefold_answer **out)
     j->err = (error){{0}};
     fit f = {.why_not = audit_why_not_of(s, &j->found, a)};
     status st = f.why_not ? OK : timing_machine(&hw, s, a, &j->err);
-    if (!st && !f.why_not) fit_of(&f, s, &j->found, &hw, a);
+    if (st) {
+        arena_destroy(a);
+        return said(st);
+    }
+    if (!f.why_not) fit_of(&f, s, &j->found, &hw, a);
     state_bytes state;
     bool laid_out = s->possible && !s->pipe.why_not;
     int64_t pp = !laid_out   ? 0
@@ -105,9 +109,9 @@ moefold_status moefold_check(moefold_job *j, moefold_answer **out)
                         .layout = answer_layout(s, a),
                         .memory = laid_out ? answer_memory(s, pp, &f, a) : NULL};
     x.violations = answer_violations(&x.n_violations, &j->found, a);
-    if (!st) answered(out, answer_json(verdict_answer, &x));
+    answered(out, answer_json(verdict_answer, &x));
     arena_destroy(a);
-    return st ? said(st) : *out ? MOEFOLD_OK : MOEFOLD_MACHINE;
+    return *out ? MOEFOLD_OK : MOEFOLD_MACHINE;
 }
 
 moefold_status moefold_price(moefold_job *j, moefold_answer **out)
