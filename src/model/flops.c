@@ -40,67 +40,55 @@ static double keys_met(const attention_block *a, double s)
     return w > 0 && w < s ? 2 * (w - w * (w - 1) / (2 * s)) : s;
 }
 
-static double attention(const model *m, const model_block *b, double s)
+static double attention(const model *m, const attention_block *a, double s)
 {
-    const attention_block *a = &b->attention;
     return (a->mla ? mla_linear(m, a) : gqa_linear(m, a)) + core(a) * keys_met(a, s);
 }
 
-static double gdn(const model *m, const model_block *b, double s)
+static double gdn(const model *m, const gdn_block *g)
 {
-    (void)s;
-    const gdn_block *g = &b->gdn;
     double h = (double)m->hidden, heads = (double)g->v_heads, d = (double)g->v_dim;
     double qk = (double)g->k_heads * (double)g->k_dim, v = heads * d;
     double in = h * (2 * qk + 2 * v + 2 * heads), conv = (double)g->conv * (2 * qk + v);
     return in + conv + 4 * heads * d * d + h * v; /* the state update is counted as four GEMMs */
 }
 
-static double mlp(const model *m, const model_block *b, double s)
+static double moe(const model *m, const moe_block *e)
 {
-    (void)s;
-    return (m->glu ? 3. : 2.) * (double)m->hidden * (double)b->mlp.ffn;
-}
-
-static double moe(const model *m, const model_block *b, double s)
-{
-    (void)s;
-    const moe_block *e = &b->moe;
     double matrices = m->glu ? 3 : 2, h = (double)m->hidden, latent = (double)e->latent;
     double routed = matrices * (e->latent ? latent : h) * (double)e->ffn * (double)e->topk;
     if (e->latent) routed += 2 * latent * h;
     return routed + matrices * h * (double)e->shared_ffn;
 }
 
-static double mtp(const model *m, const model_block *b, double s)
+static double gemms_of(const model *m, const model_block *b, double s)
 {
-    (void)b, (void)s;
-    double h = (double)m->hidden;
-    return 3 * h + 2 * h * h + h * (double)m->padded_vocab;
+    double h = (double)m->hidden, head = h * (double)m->padded_vocab;
+    switch (b->kind) {
+    case BLOCK_ATTENTION:
+        return attention(m, &b->attention, s);
+    case BLOCK_GDN:
+        return gdn(m, &b->gdn);
+    case BLOCK_MLP:
+        return (m->glu ? 3 : 2) * h * (double)b->mlp.ffn;
+    case BLOCK_MOE:
+        return moe(m, &b->moe);
+    case BLOCK_MTP: /* each depth has a head, too */
+        return 3 * h + 2 * h * h + head;
+    case BLOCK_HEAD:
+        return head;
+    default:
+        return 0;
+    }
 }
-
-static double head(const model *m, const model_block *b, double s)
-{
-    (void)b, (void)s;
-    return (double)m->hidden * (double)m->padded_vocab;
-}
-
-static double (*const flops[BLOCK_KINDS])(const model *m, const model_block *b, double s) = {
-    [BLOCK_ATTENTION] = attention,
-    [BLOCK_GDN] = gdn,
-    [BLOCK_MLP] = mlp,
-    [BLOCK_MOE] = moe,
-    [BLOCK_MTP] = mtp, /* each has a head, too */
-    [BLOCK_HEAD] = head,
-};
 
 double model_flops_per_token(const model *m, int64_t seq)
 {
-    double s = seq > 0 ? (double)seq : 1, gemms = head(m, NULL, s);
+    double s = seq > 0 ? (double)seq : 1, gemms = gemms_of(m, &m->blocks[m->n_blocks - 1], s);
     for (int64_t i = 0; i < m->n_layers + m->n_mtp; i++) {
         const layer_kind *l = model_layer(m, i);
         double layer = 0;
-        for (int k = 0; k < l->n_blocks; k++) layer += flops[l->block[k]->kind](m, l->block[k], s);
+        for (int k = 0; k < l->n_blocks; k++) layer += gemms_of(m, l->block[k], s);
         gemms += layer;
     }
     return 6 * gemms;
