@@ -109,6 +109,9 @@ static void shipped_models_meet_no_gap(void **state)
                                           "qwen3-235b-a22b"};
     for (size_t i = 0; i < sizeof presets / sizeof presets[0]; i++)
         assert_null(target_gap_of(&made(presets[i], "")->j, 0));
+    /* nothing is chosen among groups that are all taken */
+    const char *all = "moefold.moe_router_group_score=best_two model.moe_router_group_topk=8";
+    assert_null(target_gap_of(&made("deepseek-v3", all)->j, 0));
 }
 
 /* A rule of Megatron's own says it, and other GPUs have such GEMMs. */

@@ -161,6 +161,15 @@ static void modes_have_their_bytes(void **state)
     }
 }
 
+static void remainders_are_said_where_they_are_kept(void **state)
+{
+    (void)state;
+    setup kept = setup_of(SMALL AWARE),
+          whole = setup_of(SMALL AWARE " optimizer.store_param_remainders=false");
+    assert_non_null(strstr(state_mode_of(&kept.j, kept.r.a).why, "with remainders"));
+    assert_null(strstr(state_mode_of(&whole.j, whole.r.a).why, "with remainders"));
+}
+
 static void narrow_weights_have_scales(void **state)
 {
     (void)state;
@@ -442,6 +451,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(modes_have_their_bytes),
+        cmocka_unit_test(remainders_are_said_where_they_are_kept),
         cmocka_unit_test(narrow_weights_have_scales),
         cmocka_unit_test(padding_equals_the_plain_loop),
         cmocka_unit_test(ranks_together_hold_the_model),
