@@ -7,8 +7,8 @@
 
 #include "config/job_of.h"
 
-/* What a network is made of. A kind of its own is a row here, a struct of its sizes below, the rows of
- * its weights (params.def), what it counts (flops.c) and its builder (ir/build/layer.c). */
+/* What a network is made of. A kind has a row here, a struct of its sizes below, rows of weights
+ * (params.def), what it counts (flops.c) and a builder (ir/build/layer.c). */
 typedef enum block_kind {
     BLOCK_EMBEDDING,
     BLOCK_ATTENTION, /* of a layer: norm and softmax attention (GQA or MLA) */

@@ -1,8 +1,8 @@
 /* params.h - the parameter table: one row a weight of a block.
  *
- * Blocks repeat, so the table holds each once; a pass over the model visits them in the order of the
- * network: the embedding, the blocks of layers i < n_layers, the head, then those of each prediction
- * module (layers from n_layers on), BLOCK_MTP first.
+ * Blocks repeat, so the table holds each once; a pass over the model visits them in the order of
+ * the network: the embedding, the blocks of layers i < n_layers, the head, then those of each
+ * prediction module (layers from n_layers on), BLOCK_MTP first.
  *
  * Initial values, memory, optimizer shards, gradient reduction, checkpoints, import and export are
  * loops over these rows, which stand in Megatron's order of registration within a block. */

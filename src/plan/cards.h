@@ -67,8 +67,8 @@ typedef struct card_light {
     double fastest[2];      /* GEMMs at the peak of the chip */
 } card_light;
 
-/* Layers of a model fall into few kinds: attention by MLP, at the ends and between them. A search of
- * a model of more is an error. */
+/* Layers of a model fall into few kinds: attention by MLP, at the ends and between them. A search
+ * of a model of more is an error. */
 enum { LAYER_KINDS_MAX = 8 };
 
 typedef struct cards cards;

@@ -374,7 +374,7 @@ static void copies_of_the_embedding_are_counted(void **state)
     assert_int_equal(everything(&repeated), everything(&alone));
 }
 
-/* Stages are counted once where they are alike: they are not where only their last layers differ. */
+/* Stages are counted once where they are alike; these differ in their last layers alone. */
 static void stages_that_end_unlike_are_counted_each(void **state)
 {
     (void)state;
