@@ -206,7 +206,7 @@ static machine *invent(const tune *t, const start *s, uint64_t seed, double nois
 
 static void compare(outcome *out, const machine *m, const tune *t, const start *s)
 {
-    const edits dispatchers[] = {EDITS(SET_WORD(DISPATCHER, ALLTOALL)),
+    const edits ways[] = {EDITS(SET_WORD(DISPATCHER, ALLTOALL)),
                                  EDITS(SET_WORD(DISPATCHER, ALLGATHER))};
     double best = 0, parts[STEP_PARTS];
     for (int micro = 1; micro <= 16; micro *= 2)
@@ -214,7 +214,7 @@ static void compare(outcome *out, const machine *m, const tune *t, const start *
             for (int d = 0; d < 1 + s->dispatchers; d++) {
                 const edit size = {K_MBS, EDIT_INT, {.whole = micro}};
                 edits e = edits_join((edits){&size, 1}, recompute[r], t->a);
-                if (s->dispatchers) e = edits_join(e, dispatchers[d], t->a);
+                if (s->dispatchers) e = edits_join(e, ways[d], t->a);
                 const char *change = tune_change(t, "", e, t->a);
                 double step = change && micro != s->crash ? truth(m, change, parts) : 0;
                 if (!(step > 0)) continue;
