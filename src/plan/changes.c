@@ -16,15 +16,11 @@
 /* ---- one change */
 
 typedef struct changing {
+    const change_job *j;
     const setup *before;
     violations found;    /* by it */
-    const recipe *asked; /* as it was given */
     const recipe *given; /* with GPUs and batch as they are */
     bool has_split;      /* it says how layers are split over stages */
-    const hardware *hw;
-    const price_options *o;
-    const price *now;
-    try_budget *budget;
     arena *a;
 } changing;
 
@@ -131,7 +127,7 @@ static void add_job(const changing *w, change *c)
     recipe *r = ARENA_NEW(w->a, recipe);
     setup *s = ARENA_NEW(w->a, setup);
     error err = {{0}};
-    *r = *w->asked;
+    *r = *w->j->given;
     r->a = w->a;
     if (!apply(r, c) || setup_init(s, r, w->a, &err)) return;
     for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++) {
@@ -165,12 +161,12 @@ static bool priced(price_change *out, const changing *w, change *c)
     const violation *warning = good ? new_warning(w, &t.found) : NULL;
     if (warning)
         good = add_repair(c, warning, w->a) && changed(&t, w, c) && !new_warning(w, &t.found);
-    if (!good || !try_affords(w->budget, t.s)) return false;
+    if (!good || !try_affords(w->j->budget, t.s)) return false;
     price p;
-    price_setup(&p, t.s, w->hw, w->o, w->a);
+    price_setup(&p, t.s, w->j->hw, w->j->o, w->a);
     add_job(w, c);
     *out = (price_change){.words = text_of(c, w->a),
-                          .gain = p.tokens_per_s_per_gpu / w->now->tokens_per_s_per_gpu - 1,
+                          .gain = p.tokens_per_s_per_gpu / w->j->now->tokens_per_s_per_gpu - 1,
                           .step_s = p.step_s,
                           .peak_bytes = p.peak_bytes,
                           .fits = p.fits};
@@ -230,15 +226,8 @@ static bool start(changing *w, const change_job *j, arena *a)
     recipe_keep(whole, &s->r, K_GBS, "as it is");
     job asked;
     job_of(&asked, j->given);
-    *w = (changing){.before = s,
-                    .asked = j->given,
-                    .given = whole,
-                    .has_split = job_has(&asked, K_PP_LAYOUT),
-                    .hw = j->hw,
-                    .o = j->o,
-                    .now = j->now,
-                    .budget = j->budget,
-                    .a = a};
+    *w = (changing){
+        .j = j, .before = s, .given = whole, .has_split = job_has(&asked, K_PP_LAYOUT), .a = a};
     rules_check(&w->found, s, false, a);
     return true;
 }
