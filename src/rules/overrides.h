@@ -22,7 +22,7 @@ bool overrides_add(overrides *set, const char *const *assignments, arena *a);
 
 void overrides_take_out(overrides *set, int i);
 
-/* Leaves out whatever can be left out, the last first, as long as `enough` says so of what stays. */
+/* Leaves out what can be left out, the last first, as long as `enough` says so of what stays. */
 void overrides_thin(overrides *set, bool (*enough)(void *with, const overrides *set), void *with);
 
 #endif
