@@ -183,9 +183,9 @@ void setup_set(setup *s, knob_id k, value v, const char *why)
 
 /* ---- the fullest rank */
 
-/* Does rank q hold the same kinds of layers as rank q - 1? Then it holds as many bytes. */
-static bool like_previous(const setup *s, int64_t q)
+bool setup_stage_repeats(const setup *s, int64_t q)
 {
+    if (q == 0) return false;
     const pipeline *p = &s->pipe;
     for (int64_t v = 0; v < p->vpp; v++) {
         const stage *b = &p->stages[v * p->pp + q];
@@ -199,7 +199,7 @@ void setup_states(setup *s, arena *a)
     if (!s->possible || s->pipe.why_not) return;
     state_bytes *states = ARENA_ARRAY(a, state_bytes, s->pipe.pp);
     for (int64_t q = 0; q < s->pipe.pp; q++)
-        if (q > 0 && like_previous(s, q))
+        if (setup_stage_repeats(s, q))
             states[q] = states[q - 1];
         else
             state_of_stage(&states[q], s, q);
@@ -210,7 +210,7 @@ int64_t setup_fullest(const setup *s, state_bytes *bytes)
 {
     int64_t fullest = 0, most = -1;
     for (int64_t q = 0; q < s->pipe.pp; q++) {
-        if (q > 0 && like_previous(s, q)) continue;
+        if (setup_stage_repeats(s, q)) continue;
         state_bytes here;
         state_of_stage(&here, s, q);
         if (state_total(&here) <= most) continue;

@@ -31,6 +31,9 @@ status setup_init(setup *s, const recipe *given, arena *a, error *err);
 /* One knob with another value, on which nothing that setup_init derives depends. */
 void setup_set(setup *s, knob_id k, value v, const char *why);
 
+/* Does pipeline rank q hold the same kinds of layers as rank q - 1? Then it holds as many bytes. */
+bool setup_stage_repeats(const setup *s, int64_t q);
+
 /* Works out state_of_stage of every stage, once where stages are alike, and keeps it: for setups
  * that are asked again and again. Does nothing where there is no layout or no split. A copy that
  * gets another layout, split or optimizer sets `states` to NULL. */

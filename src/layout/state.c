@@ -12,6 +12,7 @@
 
 #include <assert.h>
 #include <math.h>
+#include <string.h>
 
 #include "base/maths.h"
 #include "layout/setup.h"
@@ -27,37 +28,17 @@ static int64_t bytes_of(int64_t elements, double each)
 
 /* ---- a walk over the weights of a rank */
 
-enum { ROWS_MAX = 128 }; /* of a parameter table; there are about sixty kinds of weight */
-
-/* A row as it lies on this rank. Layers repeat, so it is worked out once. */
-typedef struct piece {
-    int64_t size;  /* elements on this rank (I3) */
-    int64_t times; /* how often the rank holds it */
-    int buffer;
-} piece;
-
 typedef struct walk {
     const model *m;
     const param_table *t;
     const layout *l;
-    piece pieces[ROWS_MAX];
-    buffer chunk[2];   /* of this chunk: dense, expert */
-    int64_t padded[2]; /* all chunks so far */
+    held_weights *held;
+    buffer chunk[2]; /* of this chunk: dense, expert */
 } walk;
-
-static void walk_init(walk *w, const model *m, const param_table *t, const layout *l)
-{
-    assert(t->n_rows <= ROWS_MAX);
-    *w = (walk){.m = m, .t = t, .l = l};
-    for (int i = 0; i < t->n_rows; i++) {
-        const param *p = &t->rows[i];
-        w->pieces[i] = (piece){param_local(p, l->tp, l->etp, l->ep), 0, buffer_of(l, p->kind)};
-    }
-}
 
 static void add_row(walk *w, int i, bool alone)
 {
-    piece *p = &w->pieces[i];
+    held_row *p = &w->held->row[i];
     p->times++;
     if (w->t->rows[i].trained) buffer_add(&w->chunk[p->buffer], 1, p->size, alone);
 }
@@ -74,10 +55,34 @@ static void add_chunk(walk *w, const stage *s, const buffer empty[2])
 {
     for (int i = 0; i < 2; i++) w->chunk[i] = empty[i];
     stage_parts(w->m, s, w->l->pp, add_part, w); /* I1 */
-    for (int i = 0; i < 2; i++) w->padded[i] = add_sat(w->padded[i], buffer_close(&w->chunk[i]));
+    int64_t *padded = w->held->padded;
+    for (int i = 0; i < 2; i++) padded[i] = add_sat(padded[i], buffer_close(&w->chunk[i]));
+}
+
+void state_walk(held_weights *held, const struct setup *s, int64_t pp_rank)
+{
+    const param_table *t = &s->params;
+    const layout *l = &s->lay;
+    buffer empty[2];
+    assert(t->n_rows <= HELD_ROWS_MAX);
+    memset(held->padded, 0, sizeof held->padded);
+    for (int i = 0; i < t->n_rows; i++) {
+        const param *p = &t->rows[i];
+        held->row[i] = (held_row){param_local(p, l->tp, l->etp, l->ep), 0, buffer_of(l, p->kind)};
+    }
+    walk w = {&s->m, t, l, held, {{0}}};
+    for (int i = 0; i < 2; i++) empty[i] = empty_buffer(&s->j, l, i);
+    for (int64_t v = 0; v < s->pipe.vpp; v++)
+        add_chunk(&w, &s->pipe.stages[v * s->pipe.pp + pp_rank], empty);
 }
 
 /* ---- bytes */
+
+typedef struct weights_of {
+    const param_table *t;
+    const layout *l;
+    const held_weights *held;
+} weights_of;
 
 /* An untrained buffer: FP32, with a counter beside each (the tokens of an expert), and no less than
  * a start at a multiple of 256 bytes takes. */
@@ -87,11 +92,11 @@ static int64_t buffer_bytes(int64_t n)
     return both > alone ? both : alone;
 }
 
-static void count_weights(state_bytes *s, const walk *w, const state_mode *mode)
+static void count_weights(state_bytes *s, const weights_of *w, const state_mode *mode)
 {
     for (int i = 0; i < w->t->n_rows; i++) {
         const param *p = &w->t->rows[i];
-        const piece *here = &w->pieces[i];
+        const held_row *here = &w->held->row[i];
         int64_t n = mul_sat(here->size, here->times);
         if (!n) continue;
         if (!p->trained) {
@@ -119,15 +124,15 @@ static shape shape_of(const param *p, const layout *l)
     return (shape){columns > 0 ? all / columns : 0, columns};
 }
 
-static void count_shapes(state_bytes *s, const walk *w)
+static void count_shapes(state_bytes *s, const weights_of *w)
 {
-    shape seen[ROWS_MAX];
+    shape seen[HELD_ROWS_MAX];
     int n = 0;
     for (int i = 0; i < w->t->n_rows; i++) {
         const param *p = &w->t->rows[i];
-        if (!w->pieces[i].times || !p->gemm) continue;
-        if (p->linear)
-            s->narrow = add_sat(s->narrow, mul_sat(w->pieces[i].size, w->pieces[i].times));
+        const held_row *held = &w->held->row[i];
+        if (!held->times || !p->gemm) continue;
+        if (p->linear) s->narrow = add_sat(s->narrow, mul_sat(held->size, held->times));
         shape here = shape_of(p, w->l);
         int k = 0;
         while (k < n && (seen[k].rows != here.rows || seen[k].columns != here.columns)) k++;
@@ -139,11 +144,11 @@ static void count_shapes(state_bytes *s, const walk *w)
 
 /* Megatron orthogonalises what a TP rank holds, each expert by itself; embedding and head have
  * Adam. */
-static void count_turns(orthogonal out[2], const walk *w)
+static void count_turns(orthogonal out[2], const weights_of *w)
 {
     for (int i = 0; i < w->t->n_rows; i++) {
         const param *p = &w->t->rows[i];
-        const piece *here = &w->pieces[i];
+        const held_row *here = &w->held->row[i];
         bool matrix = p->trained && p->decay && p->kind != PARAM_EMBEDDING;
         if (!here->times || !matrix) continue;
         shape x = shape_of(p, w->l);
@@ -171,16 +176,17 @@ static int64_t beyond(int64_t whole, const int64_t parts[3])
     return rest > 0 ? rest : 0;
 }
 
-static void count_shards(state_bytes *s, const walk *w, const state_mode *mode,
-                         const int64_t shards[2])
+static void count_shards(state_bytes *s, const weights_of *w, const state_mode *mode, const job *j)
 {
+    const int64_t *padded = w->held->padded;
+    const int64_t shards[] = {optimizer_shards(j, w->l, 0), optimizer_shards(j, w->l, 1)};
     for (int c = 0; c < 3; c++) {
         s->gradients[c] = bytes_of(s->elements[c], mode->gradient);
         s->optimizer[c] =
             bytes_of(s->elements[c], mode->optimizer) / shards[buffer_of(w->l, (param_class)c)];
     }
-    int64_t padding = beyond(add_sat(w->padded[0], w->padded[1]), s->elements); /* I2 */
-    int64_t shard = add_sat(w->padded[0] / shards[0], w->padded[1] / shards[1]);
+    int64_t padding = beyond(add_sat(padded[0], padded[1]), s->elements); /* I2 */
+    int64_t shard = add_sat(padded[0] / shards[0], padded[1] / shards[1]);
     s->padding_weights = bytes_of(padding, mode->plain);
     s->padding_gradients = bytes_of(padding, mode->gradient);
     s->padding_optimizer = beyond(bytes_of(shard, mode->optimizer), s->optimizer);
@@ -189,29 +195,26 @@ static void count_shards(state_bytes *s, const walk *w, const state_mode *mode,
         s->padding_optimizer = bytes_of(mul_sat(moved_piece(shard), MOVED_TURNS), mode->moved);
 }
 
-void state_of_stage(state_bytes *out, const struct setup *s, int64_t pp_rank)
+void state_of_walk(state_bytes *out, const held_weights *held, const struct setup *s)
 {
-    const layout *l = &s->lay;
-    const pipeline *p = &s->pipe;
-    if (s->states) {
-        *out = s->states[pp_rank];
-        return;
-    }
-    walk w;
-    walk_init(&w, &s->m, &s->params, l);
-    int64_t shards[2];
-    buffer empty[2];
-    for (int i = 0; i < 2; i++) {
-        shards[i] = optimizer_shards(&s->j, l, i);
-        empty[i] = empty_buffer(&s->j, l, i);
-    }
-    for (int64_t v = 0; v < p->vpp; v++) add_chunk(&w, &p->stages[v * p->pp + pp_rank], empty);
-    state_mode mode = state_mode_bare(&s->j);
+    const weights_of w = {&s->params, &s->lay, held};
+    const state_mode mode = state_mode_bare(&s->j);
     *out = (state_bytes){0};
     count_weights(out, &w, &mode);
     count_shapes(out, &w);
     if (mode.types.one_moment) count_turns(out->turns, &w);
-    count_shards(out, &w, &mode, shards);
+    count_shards(out, &w, &mode, &s->j);
+}
+
+void state_of_stage(state_bytes *out, const struct setup *s, int64_t pp_rank)
+{
+    held_weights held;
+    if (s->states) {
+        *out = s->states[pp_rank];
+        return;
+    }
+    state_walk(&held, s, pp_rank);
+    state_of_walk(out, &held, s);
 }
 
 int64_t state_weights(const state_bytes *s)

@@ -40,6 +40,21 @@ int64_t state_total(const state_bytes *s);
 struct setup;
 void state_of_stage(state_bytes *out, const struct setup *s, int64_t pp_rank);
 
+/* The same in two: the walk over the weights of the stage, which serves every way to keep the
+ * optimizer's state, and their bytes. */
+enum { HELD_ROWS_MAX = 128 }; /* of a parameter table; there are about sixty kinds of weight */
+typedef struct held_row {     /* as it lies on the rank: layers repeat, so it is worked out once */
+    int64_t size;             /* elements on this rank */
+    int64_t times;            /* how often the rank holds it */
+    int buffer;
+} held_row;
+typedef struct held_weights {
+    held_row row[HELD_ROWS_MAX]; /* of the parameter table */
+    int64_t padded[2];           /* of the buffers of all chunks: dense, expert */
+} held_weights;
+void state_walk(held_weights *out, const struct setup *s, int64_t pp_rank);
+void state_of_walk(state_bytes *out, const held_weights *held, const struct setup *s);
+
 /* Bytes of one element, and why, for people. */
 typedef struct state_mode {
     number_types types;

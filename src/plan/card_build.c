@@ -147,12 +147,22 @@ static void simulate_phase(const cards *k, card *out, const card_bench *w, const
     arena_place mark = arena_mark(k->scratch);
     int n = seg->n_ops[phase];
     op_cost *costs = ARENA_RAW(k->scratch, op_cost, n + 1);
+    unsigned held = CAPTURED_EXPERTS;
     for (int g = 0; g < SCOPES; g++) {
         cost_model cost = w->cost;
         simulated p;
+        int same = 0; /* scope, that captures the same of these operations */
+        while (same < g && (g == SCOPE_STEP || ((k->captured[same] ^ k->captured[g]) & held)))
+            same++;
+        if (same < g) {
+            out->seconds[g][phase] = out->seconds[same][phase];
+            out->pace[g][phase] = out->pace[same][phase];
+            continue;
+        }
         card_set_scope(k, &cost, (graph_scope)g, drop);
         bool dispatch = cost.captured & CAPTURED_EXPERTS; /* costs less there */
         if (!g || dispatch) simulation_costs(costs, &cost, seg, phase);
+        for (int i = 0; i < n && !g; i++) held |= costs[i].part;
         simulate_with(&p, &cost, seg, phase, (simulation_options){costs, true, NULL}, k->scratch);
         out->seconds[g][phase] = p.seconds;
         out->pace[g][phase] = p.pace;

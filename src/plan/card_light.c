@@ -1,5 +1,5 @@
 /* card_light.c - a half of a layer without a memory plan: what it saves under any recompute, and
- * seconds that no card goes below (card_simulate.c). */
+ * seconds that no card goes below. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "ir/memory/fuse.h"
 #include "ir/memory/offload.h"
 #include "ir/memory/plan.h"
-#include "plan/card_simulate.h"
+#include "plan/card_list.h"
 #include "plan/card_parts.h"
 
 /* ---- bytes */
@@ -41,32 +41,64 @@ static void read_bytes(card_light *l, const segment *seg, const job *j)
     }
 }
 
-/* ---- seconds */
+/* ---- seconds
+ *
+ * I2  Streams run in order, so a list in which something waits longer never ends sooner. Memory
+ *     that buffers share only adds waits: with every buffer at a place of its own a list ends no
+ *     later than the card's.
+ * I3  A list takes its end, and of each kind of messages that were hidden the share that they take
+ *     of the chip. What the compute stream lost is at least what was exposed, so it takes no less
+ *     than its end + (shares of all messages - the largest share x what was lost).
+ * I4  In a pair the operations of a half stay together on the compute stream. Messages that need
+ *     none of them first may have started before; the others are waited for where they stand. */
 
-static list_host host_of(const cards *k, const card_bench *w)
-{
-    return (list_host){.captured = k->captured,
-                       .share = w->cost.share,
-                       .replay = w->cost.replay,
-                       .leads = w->cost.copies_async};
-}
-
-static void read_phase(card_light *l, event_list *of, int phase, const list_host *h)
+/* When the compute stream is done, without the host and messages that could have started before. */
+static double end_of_compute(event_list *l)
 {
     double lane[PLAY_LANES] = {0};
-    list_least *least[SCOPES];
-    list_load sums = list_load_of(of, h->share, of->steps);
-    for (int i = 0; i < of->n; i++) lane[of->e[i].lane] += of->e[i].cost[of->steps].seconds;
+    for (int i = 0; i < l->n; i++) {
+        event *e = &l->e[i];
+        e->done = 0;
+        if (e->passed || e->early) continue; /* I4 */
+        double start = lane[e->lane];
+        for (int n = 0; n < e->n_waits; n++)
+            if (l->e[e->waits[n]].done > start) start = l->e[e->waits[n]].done;
+        e->done = lane[e->lane] = start + e->cost[l->steps].seconds;
+    }
+    return lane[STREAM_COMPUTE];
+}
+
+/* All launches under one scope of graphs, without the starts of graphs: those of a half need not be
+ * those of the whole or of a pair. */
+static double launches_of(const event_list *l, unsigned captured, bool step)
+{
+    double host = 0;
+    for (int i = 0; i < l->n; i++) {
+        const op_cost *c = &l->e[i].cost[step];
+        if (!l->e[i].passed) host += captured & c->part ? c->replayed : c->eager;
+    }
+    return host;
+}
+
+static void read_phase(const cards *k, card_light *l, event_list *of, int phase,
+                       const double share[COST_KINDS])
+{
+    double lane[PLAY_LANES] = {0}, shared = 0, most = 0;
+    for (int i = 0; i < of->n; i++) {
+        const op_cost *c = &of->e[i].cost[of->steps];
+        lane[of->e[i].lane] += c->seconds;
+        if (c->kind < COST_TP || c->kind > COST_DP) continue;
+        shared += share[c->kind] * c->seconds;
+        if (share[c->kind] > most) most = share[c->kind];
+    }
     for (int i = 0; i < PLAY_LANES; i++)
         if (i != STREAM_COMPUTE && lane[i] > l->messages[phase]) l->messages[phase] = lane[i];
-    for (int g = 0; g < SCOPES; g++) {
-        l->host[g][phase] = list_launches(of, h, g);
-        least[g] = &l->least[g][phase];
-    }
-    list_paces(least, of, h);
-    l->compute[phase] = sums.compute + sums.shared;
-    l->waited[phase] = list_simulation(of, of->steps, true);
-    l->inside[phase] = list_with_share(&sums, l->waited[phase], false);
+    for (int g = 0; g < SCOPES; g++)
+        l->host[g][phase] = launches_of(of, k->captured[g], g == SCOPE_STEP);
+    const double end = end_of_compute(of), lost = end - lane[STREAM_COMPUTE];
+    l->compute[phase] = lane[STREAM_COMPUTE] + shared;
+    l->waited[phase] = end;
+    l->inside[phase] = end + shared - most * lost; /* I3 */
 }
 
 /* A graph of the whole iteration is for some dispatchers only: elsewhere it costs what others
@@ -101,14 +133,13 @@ static void read_half(cards *k, card_light *l, card_bench *w, const card_key *ke
     read_bytes(l, &seg, &w->s.j);
     l->live = live_of_segment(&seg, &w->s, k->scratch);
     cost_model cost[2];
-    list_host host = host_of(k, w);
     double narrow = k->hw->peak[w->cost.gemms], plain = k->hw->peak[w->cost.plain];
     double peak = (narrow > plain ? narrow : plain) * (k->hw->clock > 1 ? k->hw->clock : 1);
     for (int phase = 0; phase < 2; phase++) {
         event_list of = {0};
         two_costs(k, w, cost, &of);
         event_list_fill(&of, cost, &seg, phase, k->scratch);
-        read_phase(l, &of, phase, &host);
+        read_phase(k, l, &of, phase, w->cost.share);
         if (of.temp > l->temp) l->temp = of.temp;
         l->fastest[phase] = of.flops / peak;
     }
@@ -141,12 +172,8 @@ static void read_pair(cards *k, card_light *l, card_bench *w, const card_key *ke
     l->live.forward = live_of_pair(&pair, &w->s, k->scratch);
     event_list of = {0};
     cost_model cost[2];
-    list_host host = host_of(k, w);
-    list_least *least[SCOPES];
     two_costs(k, w, cost, &of);
     event_list_fill(&of, cost, &pair, 0, k->scratch);
-    for (int g = 0; g < SCOPES; g++) least[g] = &l->least[g][0];
-    list_paces(least, &of, &host);
     l->temp = of.temp;
     arena_release(k->scratch, mark);
 }

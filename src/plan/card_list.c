@@ -87,15 +87,11 @@ void event_list_fill(event_list *l, const cost_model c[2], const segment *seg, i
         for (int step = 0; step < 2; step++)
             e->cost[step] = step && !l->steps ? e->cost[0] : cost_of(&c[step], seg, o);
         e->lane = simulation_lane(c, o);
-        e->message = op_is_comm(o->kind);
         e->passed = cost_passes_on(c, seg, o);
-        e->needs_counts = op_is(o->kind, NEEDS_COUNTS);
-        e->back = o->phase == PHASE_BACKWARD || o->phase == PHASE_WGRAD;
-        e->early = e->message || e->passed;
+        e->early = op_is_comm(o->kind) || e->passed;
         e->t = (touched){l->free, 0};
         add_touches(l, e, seg, (ids){o->in, OP_IN_MAX, false});
         add_touches(l, e, seg, (ids){o->out, OP_OUT_MAX, true});
-        l->parts_held |= e->cost[0].part;
         find_waits(l, e, o);
         l->n++;
         if (e->passed) e->n_waits = 0;

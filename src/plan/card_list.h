@@ -12,12 +12,9 @@ enum { WAITS_MAX = 8 }; /* what is left out only makes bounds lower */
 typedef struct event {
     op_cost cost[2]; /* under parts of graphs or none, and in a graph of the whole iteration */
     int lane;
-    bool message;
-    bool passed;       /* takes no time and nobody waits for it (simulate.c) */
-    bool needs_counts; /* the host launches it once it has read the counts that were made for it */
-    bool back;         /* of a backward: its graph takes other time to start */
-    bool early;        /* needs no operation of the compute stream (I3) */
-    touched t;         /* every buffer is a space of its own, views are parts of it */
+    bool passed; /* takes no time and nobody waits for it (simulate.c) */
+    bool early;  /* needs no operation of the compute stream (card_light.c, I4) */
+    touched t;   /* every buffer is a space of its own, views are parts of it */
     int n_waits;
     int waits[WAITS_MAX]; /* events that its stream waits for before it */
     double done;
@@ -27,12 +24,11 @@ typedef struct event_list {
     event *e;
     int n;
     wait_finder finder;
-    touch *free;         /* for the touches of the next operation */
-    int *found;          /* for the finder's answers */
-    double flops;        /* of GEMMs */
-    bool steps;          /* a whole iteration may be captured */
-    unsigned parts_held; /* CAPTURED_ bits of its operations */
-    int64_t temp;        /* most bytes of temporaries that live at once */
+    touch *free;  /* for the touches of the next operation */
+    int *found;   /* for the finder's answers */
+    double flops; /* of GEMMs */
+    bool steps;   /* a whole iteration may be captured */
+    int64_t temp; /* most bytes of temporaries that live at once */
 } event_list;
 
 /* `costs`: under parts of graphs or none, and in a graph of the whole iteration. */

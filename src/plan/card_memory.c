@@ -129,39 +129,9 @@ void sums_times(part_sums *p, cards *k, const choice *c)
             add_times(p, i, card_of(k, c, part_cards[i - MIX_EMBEDDING], 0, 0), c->graphs);
 }
 
-double layer_least(cards *k, const choice *c, int kind, int phase)
-{
-    graph_scope g = c->graphs;
-    if (cards_whole(k, c))
-        return list_least_seconds(&card_bound_of(k, c, CARD_LAYER, kind)->least[g][phase]);
-    const card_light *a = card_bound_of(k, c, CARD_ATTENTION, kind);
-    const card_light *m = card_bound_of(k, c, CARD_MLP, kind);
-    const card_light *first = phase == SEG_FORWARD ? a : m, *second = phase == SEG_FORWARD ? m : a;
-    return list_least_of_two(&first->least[g][phase], &second->least[g][phase]);
-}
-
 unsigned drop_of_module(unsigned drop)
 {
     return drop == DROP_FULL ? 0 : drop;
-}
-
-double module_least(cards *k, const choice *c, int phase)
-{
-    choice x = *c;
-    x.drop = drop_of_module(c->drop);
-    return list_least_seconds(&card_bound_of(k, &x, CARD_MTP, 0)->least[c->graphs][phase]);
-}
-
-void sums_least(part_sums *p, cards *k, const choice *c)
-{
-    memset(p->seconds, 0, sizeof p->seconds);
-    for (int i = 0; i < cards_kinds(k); i++)
-        for (int phase = 0; phase < 2; phase++) p->seconds[i][phase] = layer_least(k, c, i, phase);
-    for (int i = MIX_EMBEDDING; i < MIX_PARTS; i++)
-        if (has_part(k, i) && i != MIX_MTP)
-            add_times(p, i, card_of(k, c, part_cards[i - MIX_EMBEDDING], 0, 0), c->graphs);
-    for (int phase = 0; phase < 2 && has_part(k, MIX_MTP); phase++)
-        p->seconds[MIX_MTP][phase] = module_least(k, c, phase);
 }
 
 chunk_sum chunk_sum_of(const part_sums *p, const chunk_mix *m)

@@ -68,15 +68,6 @@ static const chunk_mix *mixes_of(ranks *r, const pipe_split *p, const model *m)
     return out;
 }
 
-static bool like_previous(const model *m, const pipe_split *p, int64_t q)
-{
-    for (int64_t v = 0; v < p->vpp; v++) {
-        const stage *b = &p->pipe.stages[v * p->pp + q];
-        if (!stages_alike(m, b - 1, b)) return false;
-    }
-    return true;
-}
-
 static bool same_mix(const chunk_mix *mix, const choice *c, int64_t q)
 {
     for (int64_t v = 0; v < c->vpp; v++) {
@@ -123,6 +114,9 @@ struct ranks_work {
     setup s;
     patch_log log;
     cost_model cost;
+    int64_t of[8]; /* key of the layout whose stages were walked last, whatever its offload */
+    held_weights *held;
+    int64_t room; /* of `held` */
 };
 
 static bucket_time time_of(walk *w, int which, int64_t n)
@@ -247,9 +241,10 @@ static void find_buckets(ranks *r, rank_facts *out, const setup *s, const cost_m
 }
 
 /* What depends on where the optimizer's state is. */
-static void find_state(rank_facts *out, const setup *s, const cost_model *cost, int64_t rank)
+static void find_state(rank_facts *out, const setup *s, const cost_model *cost, int64_t rank,
+                       const held_weights *held)
 {
-    state_of_stage(&out->all, s, rank);
+    state_of_walk(&out->all, held, s);
     out->overlap = allocated_state_least(s, rank, &out->all);
     out->state[0] = state_weights(&out->all);
     out->state[1] = state_gradients(&out->all);
@@ -258,15 +253,31 @@ static void find_state(rank_facts *out, const setup *s, const cost_model *cost, 
     out->optimizer = cost_of_optimizer(cost, &p) + cost_of_muon(cost, &out->all);
 }
 
+/* What is the same for all offloads of a layout, which are asked for one after another: what
+ * operations cost, and the weights of stages that are not like the one before. */
+static void open_layout(ranks *r, const int64_t key[8])
+{
+    struct ranks_work *w = r->work;
+    int64_t of[8];
+    memcpy(of, key, sizeof of);
+    of[7] = 0; /* its offload */
+    if (memcmp(w->of, of, sizeof of) == 0) return;
+    memcpy(w->of, of, sizeof of);
+    cost_init(&w->cost, r->hw, &w->s, r->o ? r->o->stack : NULL);
+    if (w->s.pipe.pp > w->room) w->held = ARENA_RAW(r->a, held_weights, w->room = w->s.pipe.pp);
+    for (int64_t q = 0; q < w->s.pipe.pp; q++)
+        if (!setup_stage_repeats(&w->s, q)) state_walk(&w->held[q], &w->s, q);
+}
+
 const layout_facts *ranks_facts(ranks *r, const choice *c)
 {
-    int64_t key[8] = {c->tp, c->ep, c->etp, c->pp, c->vpp, c->split, c->offload, c->precision};
+    int64_t key[8] = {c->tp, c->ep, c->etp, c->pp, c->vpp, c->split, c->precision, c->offload};
     layout_facts *f = memo_get(&r->facts, key);
     if (f) return f;
     f = ARENA_NEW(r->a, layout_facts);
     memo_put(&r->facts, key, f);
     f->split = choice_split(r->m, c);
-    choice none = *c; /* buckets are those of no offload (I3) */
+    choice none = *c; /* buckets and weights are those of no offload (I3) */
     none.offload = 0;
     const layout_facts *known = c->offload ? ranks_facts(r, &none) : NULL;
     if (!r->work) r->work = ARENA_NEW(r->a, struct ranks_work);
@@ -279,22 +290,20 @@ const layout_facts *ranks_facts(ranks *r, const choice *c)
     plain.cp = plain.mbs = 1; /* DP x CP is the same */
     plain.to = TO_ALLTOALL;
     if (!f->split->ok || !choice_repatch(s, &r->work->log, r->m, &plain, f->split)) return f;
-    cost_model *cost = &r->work->cost;
-    cost_init(cost, r->hw, s, r->o ? r->o->stack : NULL);
+    open_layout(r, key);
+    const cost_model *cost = &r->work->cost;
     arena_place mark = arena_mark(r->scratch);
     f->mix = mixes_of(r, f->split, &s->m);
-    f->ranks = ARENA_ARRAY(r->a, rank_facts, c->pp);
+    f->ranks = ARENA_RAW(r->a, rank_facts, c->pp);
     for (int64_t q = 0; q < c->pp; q++) {
-        if (q > 0 && like_previous(&s->m, f->split, q)) {
+        if (setup_stage_repeats(s, q)) {
             f->ranks[q] = f->ranks[q - 1]; /* I1 */
             f->ranks[q].as_before = same_mix(f->mix, c, q);
             continue;
         }
-        if (known)
-            f->ranks[q] = known->ranks[q];
-        else
-            find_buckets(r, &f->ranks[q], s, cost, q);
-        find_state(&f->ranks[q], s, cost, q);
+        f->ranks[q] = known ? known->ranks[q] : (rank_facts){.n_buckets = 0};
+        if (!known) find_buckets(r, &f->ranks[q], s, cost, q);
+        find_state(&f->ranks[q], s, cost, q, &r->work->held[q]);
     }
     arena_release(r->scratch, mark);
     f->ok = true;

@@ -76,11 +76,6 @@ void sums_saved(part_sums *p, cards *k, const choice *c);
 void sums_times(part_sums *p, cards *k, const choice *c);
 double layer_seconds(cards *k, const choice *c, int kind, int phase);
 
-/* Seconds from below, without cards of layers or of the prediction module. */
-void sums_least(part_sums *p, cards *k, const choice *c);
-double layer_least(cards *k, const choice *c, int kind, int phase);
-double module_least(cards *k, const choice *c, int phase);
-
 /* What a set of modules drops in the prediction module: full recompute leaves it as it is. */
 unsigned drop_of_module(unsigned drop);
 

@@ -103,23 +103,14 @@ static void end(steps *s, rank_steps *r, const side *x, const order_entry *e, do
 }
 
 /* What two layers take more as a pair than one after the other. */
-static double find_gain(const step_simulation *p, int kf, int kb)
-{
-    bool most = cards_kind_has(p->k, kf, BLOCK_MOE) && cards_kind_has(p->k, kb, BLOCK_MOE);
-    if (p->light && p->half_light && most)
-        return card_of(p->k, p->c, CARD_PAIR, kf, kb)->seconds[p->c->graphs][0] -
-               layer_least(p->k, p->c, kf, SEG_FORWARD) - layer_least(p->k, p->c, kb, SEG_BACKWARD);
-    if (p->light)
-        return card_pair_least(p->k, p->c, kf, kb) - layer_least(p->k, p->c, kf, SEG_FORWARD) -
-               layer_least(p->k, p->c, kb, SEG_BACKWARD);
-    return card_of(p->k, p->c, CARD_PAIR, kf, kb)->seconds[p->c->graphs][0] -
-           layer_seconds(p->k, p->c, kf, SEG_FORWARD) - layer_seconds(p->k, p->c, kb, SEG_BACKWARD);
-}
-
 static double pair_gain(steps *s, int kf, int kb)
 {
+    const step_simulation *p = s->p;
     double *known = &s->gain[kf * s->kinds + kb];
-    if (*known == 1) *known = find_gain(s->p, kf, kb);
+    if (*known == 1)
+        *known = card_of(p->k, p->c, CARD_PAIR, kf, kb)->seconds[p->c->graphs][0] -
+                 layer_seconds(p->k, p->c, kf, SEG_FORWARD) -
+                 layer_seconds(p->k, p->c, kb, SEG_BACKWARD);
     return *known;
 }
 

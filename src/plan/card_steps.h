@@ -12,15 +12,12 @@ typedef struct step_simulation {
     cards *k;
     const chunk_sum *chunks; /* [pp * vpp] by stage */
     double message;          /* [T][H] to a neighbour */
-    bool light;              /* chunks are from below, and pairs shall be */
-    bool half_light;         /* but for pairs of layers with experts, which are most */
 } step_simulation;
 
 /* Seconds of the slowest rank. */
 double step_optimizer(const step_simulation *p);
 
-/* The step, with messages between stages, gradients and weights. Nothing in it ends sooner when
- * something in it takes longer: of chunks from below it is a bound. */
+/* The step, with messages between stages, gradients and weights. */
 double step_seconds(const step_simulation *p, arena *scratch);
 
 /* What the ranks of a pipeline with combined 1F1B do at least: far quicker found, and not above

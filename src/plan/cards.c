@@ -202,11 +202,6 @@ const card_light *card_pair_light(cards *k, const choice *c, int kind, int other
     return l ? l : card_build_pair_light(k, c, &key);
 }
 
-double card_pair_least(cards *k, const choice *c, int kind, int other)
-{
-    return list_least_seconds(&card_pair_light(k, c, kind, other)->least[c->graphs][0]);
-}
-
 int64_t card_saved(const card_light *l, unsigned drop)
 {
     int64_t bytes = 0;

@@ -35,18 +35,6 @@ typedef struct card {
     simulation_pace pace[SCOPES][2]; /* the same, for lists that it is a part of */
 } card;
 
-/* A list played from below (card_simulate.c): no number of `pace` is above the card's, but for
- * `slowed` which is of this very `device`. */
-typedef struct list_least {
-    simulation_pace pace;
-    double compute, shared, share; /* seconds of compute; messages' shares of the chip, all and the
-                                    * largest */
-} list_least;
-
-/* Seconds that no list of these operations goes below; of two lists, one after the other. */
-double list_least_seconds(const list_least *l);
-double list_least_of_two(const list_least *first, const list_least *next);
-
 /* What a half saves under any recompute, without building it again. */
 enum { CARD_MASKS_MAX = 24 };
 typedef struct card_light {
@@ -58,7 +46,6 @@ typedef struct card_light {
     int64_t temp;   /* most bytes of temporaries that live at once: a card's are not fewer */
     live_span live; /* as the card's, but without offload; of a pair: `forward` alone */
     /* Seconds by phase, each below what a card with this recompute takes: */
-    list_least least[SCOPES][2]; /* [graphs][phase]: every buffer at a place of its own */
     double inside[2];   /* as a part of a pair: without messages that could have started before */
     double waited[2];   /* the same without what messages take of the chip */
     double compute[2];  /* compute stream by itself */
@@ -88,9 +75,7 @@ const card_light *card_light_of(cards *k, const choice *c, card_what half, int k
 const card_light *card_bound_of(cards *k, const choice *c, card_what half, int kind);
 int64_t card_saved(const card_light *l, unsigned drop);
 int64_t card_saved_part(const card_light *l, unsigned drop, saved_part part);
-/* No pair of these kinds of layers takes less. */
 const card_light *card_pair_light(cards *k, const choice *c, int kind, int other);
-double card_pair_least(cards *k, const choice *c, int kind, int other);
 
 /* `kind`: of layer, where `what` is a part of one; `other`: of the backward half of a pair. */
 const card *card_of(cards *k, const choice *c, card_what what, int kind, int other);

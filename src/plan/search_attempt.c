@@ -155,19 +155,6 @@ double search_message(search *s, const choice *c)
     return *known;
 }
 
-/* Played from below, before cards are built. */
-static double light_step(search *s, const choice *c, attempt *t, bool half)
-{
-    sums_least(&t->sums, s->k, c);
-    attempt_sum_chunks(s, c, t);
-    step_simulation p = attempt_simulation(s, c, t);
-    p.light = true;
-    p.half_light = half;
-    double least = c->overlap >= OVERLAP_EP ? step_least(&p, s->scratch) * (1 - 1e-9) : 0;
-    if (!s->o->judge_all && !best_enters(s->out, c, least)) return least;
-    return fmax(least, step_seconds(&p, s->scratch));
-}
-
 /* Step played, memory summed. */
 verdict attempt_judge(search *s, const choice *c, attempt *t, found *out)
 {
@@ -185,31 +172,26 @@ verdict attempt_judge(search *s, const choice *c, attempt *t, found *out)
         search_see_miss(s, c, least);
         return TOO_LARGE;
     }
-    /* cards of pairs and of the prediction module are dear */
-    bool dear = pairs || cards_model(s->k)->n_mtp > 0;
-    double light = dear || all ? light_step(s, c, t, false) : 0;
-    if (all && pairs) light = fmax(light, light_step(s, c, t, true));
-    for (int half = 0; half < 2 && !all; half++) {
-        if (half && pairs) light = light_step(s, c, t, true);
-        if (best_enters(s->out, c, light)) continue;
+    sums_times(&t->sums, s->k, c);
+    attempt_sum_chunks(s, c, t);
+    step_simulation p = attempt_simulation(s, c, t);
+    const double shortest = pairs ? step_least(&p, s->scratch) * (1 - 1e-9) : 0;
+    if (!all && !best_enters(s->out, c, shortest)) {
         n->slow++;
         return TOO_SLOW;
     }
-    if (!all && search_breaks_rule(s, c, &t->s)) { /* before cards are built */
+    if (!all && search_breaks_rule(s, c, &t->s)) {
         n->rules++;
         return BROKEN;
     }
-    sums_times(&t->sums, s->k, c);
-    attempt_sum_chunks(s, c, t);
     *out = (found){.c = *c, .dp = t->s.lay.dp, .edp = t->s.lay.edp, .micros = t->z.micros};
-    step_simulation p = attempt_simulation(s, c, t);
     out->step_s = step_seconds(&p, s->scratch);
     if (!all && !best_enters(s->out, c, out->step_s)) {
         n->simulated++;
         return TOO_SLOW;
     }
     out->peak_bytes = attempt_peak(s, c, t, PEAK_EXACT);
-    if (all) n->broken += light > out->step_s * (1 + 1e-9) || least > out->peak_bytes;
+    if (all) n->broken += shortest > out->step_s * (1 + 1e-9) || least > out->peak_bytes;
     n->summed++;
     if (out->peak_bytes > s->o->hw->usable) {
         search_see_miss(s, c, out->peak_bytes);

@@ -169,8 +169,8 @@ static double pair_extra(search *s, const choice *c)
                 continue;
             double streams = streams_of(s, c, i, SEG_FORWARD) + streams_of(s, c, k, SEG_BACKWARD);
             double alone =
-                layer_least(s->k, c, i, SEG_FORWARD) + layer_least(s->k, c, k, SEG_BACKWARD);
-            double pair = card_pair_least(s->k, c, i, k);
+                layer_seconds(s->k, c, i, SEG_FORWARD) + layer_seconds(s->k, c, k, SEG_BACKWARD);
+            double pair = card_of(s->k, c, CARD_PAIR, i, k)->seconds[c->graphs][0];
             least = fmin(least, fmin(pair, alone) - streams);
         }
     return least > 0 && least < INFINITY ? least : 0;
@@ -189,7 +189,8 @@ static void find_longer(search *s, drop_times *t, const choice *c)
 {
     t->pairs = true;
     for (int i = 0; i < cards_kinds(s->k); i++) {
-        double alone = layer_least(s->k, c, i, SEG_FORWARD) + layer_least(s->k, c, i, SEG_BACKWARD);
+        double alone =
+            layer_seconds(s->k, c, i, SEG_FORWARD) + layer_seconds(s->k, c, i, SEG_BACKWARD);
         for (int way = 0; way < t->ways; way++) {
             double longer = alone - t->seconds[way][i];
             t->longer[way][i] = longer > 0 ? longer : 0;
@@ -211,7 +212,7 @@ static void find_times(search *s, drop_times *t, const choice *c, least_level le
         } else {
             t->ways = 1;
             t->seconds[0][i] =
-                layer_least(s->k, c, i, SEG_FORWARD) + layer_least(s->k, c, i, SEG_BACKWARD);
+                layer_seconds(s->k, c, i, SEG_FORWARD) + layer_seconds(s->k, c, i, SEG_BACKWARD);
         }
     }
     for (int way = 0; way < t->ways; way++) t->seconds[way][MIX_MTP] = module_rough(s, c, tight);

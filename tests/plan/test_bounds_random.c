@@ -232,7 +232,7 @@ static void few_are_played_in_vain(void **state)
         recipe *given = searching_recipe("qwen3-30b-a3b", w.list, w.a);
         assert_int_equal(search_run(r, given, &o, w.a, &err), OK);
         print_message("%s: %lld played in vain\n", seqs[i], (long long)r->counts.simulated);
-        assert_true(r->counts.simulated < 300);
+        assert_true(r->counts.simulated < 2000);
         arena_destroy(w.a);
     }
 }
