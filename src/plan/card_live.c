@@ -51,7 +51,7 @@ static live_span other_span(const levels *l, int part)
 static void find_spans(levels *l)
 {
     const slots_of *s = l->s;
-    for (int i = 0; i < MIX_PARTS; i = mix_next(i, l->kinds)) {
+    for (int i = 0; i < MIX_PARTS; i++) {
         bool here = false;
         for (int64_t v = 0; v < s->c->vpp; v++)
             here = here || s->f->mix[v * s->c->pp + s->rank].n[i];

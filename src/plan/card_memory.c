@@ -137,7 +137,7 @@ unsigned drop_of_module(unsigned drop)
 chunk_sum chunk_sum_of(const part_sums *p, const chunk_mix *m)
 {
     chunk_sum s = {0, {0, 0}};
-    for (int i = 0; i < MIX_PARTS; i = mix_next(i, m->n_kinds)) {
+    for (int i = 0; i < MIX_PARTS; i++) {
         if (!m->n[i]) continue;
         s.saved += m->n[i] * p->saved[i];
         for (int phase = 0; phase < 2; phase++) {

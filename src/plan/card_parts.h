@@ -42,6 +42,7 @@ typedef struct known_orders {
 
 typedef struct card_layer {
     const layer_kind *of;
+    unsigned has;   /* a bit a block_kind */
     unsigned wide;  /* see wide_in (cards.c) */
     int64_t sample; /* a layer of this kind */
 } card_layer;

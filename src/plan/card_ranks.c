@@ -53,7 +53,6 @@ static const chunk_mix *mixes_of(ranks *r, const pipe_split *p, const model *m)
         const stage *st = &p->pipe.stages[i];
         const stage_content has = stage_content_of(&p->pipe, m, i);
         chunk_mix *x = &out[i];
-        x->n_kinds = cards_kinds(r->k);
         for (int64_t l = 0; l < st->n_layers; l++) x->n[cards_kind_of(r->k, st->first_layer + l)]++;
         x->n[MIX_EMBEDDING] = has.embedding;
         x->n[MIX_FINAL] = has.final;

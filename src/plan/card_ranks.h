@@ -9,14 +9,8 @@
 /* A stage: how many layers of each kind, and whether it has each of the other parts. */
 enum { MIX_EMBEDDING = LAYER_KINDS_MAX, MIX_FINAL, MIX_MTP, MIX_HEAD, MIX_PARTS };
 
-/* The part behind part i, of a model with so many kinds of layers. */
-static inline int mix_next(int i, int n_kinds)
-{
-    return i + 1 == n_kinds ? MIX_EMBEDDING : i + 1;
-}
-
 typedef struct chunk_mix {
-    int n[MIX_PARTS], n_kinds; /* kinds of layers: places from there to MIX_EMBEDDING are empty */
+    int n[MIX_PARTS];
     bool receives, sends;
     int64_t parts_in, parts_out; /* of [T][H], that arrive and leave */
 } chunk_mix;

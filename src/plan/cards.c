@@ -24,7 +24,8 @@ static void find_kinds(cards *k, const model *m)
 {
     k->kind_of_layer = ARENA_ARRAY(k->a, int, m->n_layers + m->n_mtp + 1);
     for (int64_t i = 0; i < m->n_layers; i++) {
-        const card_layer layer = {model_layer(m, i), wide_in(k, i), i};
+        card_layer layer = {.of = model_layer(m, i), .wide = wide_in(k, i), .sample = i};
+        for (int b = 0; b < layer.of->n_blocks; b++) layer.has |= 1u << layer.of->block[b]->kind;
         int known = 0;
         while (known < k->n_kinds &&
                (k->kinds[known].of != layer.of || k->kinds[known].wide != layer.wide))
@@ -95,7 +96,7 @@ int cards_kind_of(const cards *k, int64_t layer)
 
 bool cards_kind_has(const cards *k, int kind, block_kind block)
 {
-    return layer_block(k->kinds[kind].of, block) != NULL;
+    return k->kinds[kind].has >> block & 1;
 }
 
 bool cards_offload(const cards *k)
