@@ -26,6 +26,7 @@ within price_4096_layers 5 1 price "${qwen[@]}" model.num_layers=4096
 within price_4096_layers_pp4 5 1 price "${qwen[@]}" model.num_layers=4096 pp=4
 within price_vpp_4096 5 1 price "${qwen[@]}" pp=2 vpp=4096
 within price_vpp_2048 5 1 price "${qwen[@]}" pp=2 vpp=2048 model.num_layers=4096 --json
+within price_many_microbatches 5 "0 1" price "${qwen[@]}" gbs=262144 mbs=1 --json
 changes=$out
 within check_vpp_2048 10 1 check "${qwen[@]}" pp=2 vpp=2048 model.num_layers=4096
 within plan_short_sequences 10 0 plan qwen3-30b-a3b --gpus 16xH100 --seq 16
@@ -44,7 +45,7 @@ layers=(--seq 4096 --pin model.num_layers=4096)
 within plan_4096_layers 45 1 plan qwen3-30b-a3b --gpus 16xH100 "${layers[@]}"
 within plan_4096_layers_on_256_gpus 45 1 plan deepseek-v3 --gpus 256xH100 "${layers[@]}"
 
-# what a clock left out is counted
+# what is too much to be priced is counted
 if python3 -c 'import json, sys; d = json.load(sys.stdin); sys.exit(not d["changes_left"] > 0)' <<<"$changes"; then
     echo "ok untried_changes_are_counted"
 else

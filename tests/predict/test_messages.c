@@ -23,18 +23,18 @@ static double exchange_us(const costing *c, comm_group g, op_role hop, bool back
     return rows_us(c, g, hop, back, 7168);
 }
 
-static double dispatch_us(const char *chip, int ep, const char *dispatcher, bool back)
+static double dispatch_us(const char *chip, int ep, const char *way, bool back)
 {
     costing c;
     arena *a = arena_create();
-    bool flex = strcmp(dispatcher, "alltoall") != 0;
+    bool flex = strcmp(way, "alltoall") != 0;
     const char *words =
         arena_text(a,
                    "cluster.gpu=%s cluster.n_gpus=%d model.expert_model_parallel_size=%d "
                    "model.seq_length=4096 model.moe_router_force_load_balancing=true "
                    "model.moe_token_dispatcher_type=%s %s%s",
                    chip, ep, ep, flex ? "flex" : "alltoall",
-                   flex ? "model.moe_flex_dispatcher_backend=" : "", flex ? dispatcher : "");
+                   flex ? "model.moe_flex_dispatcher_backend=" : "", flex ? way : "");
     costing_open(&c, chip, "deepseek-v3", words);
     c.hw.dispatch_start = 0; /* the table has kernels alone */
     double us = flex ? exchange_us(&c, GROUP_TP_EP, ROLE_HOP2, back) +

@@ -303,6 +303,7 @@ static void *rank_main(void *with)
         touch_rank(g);
     else
         run_rank(g);
+    executor_settle(g->e);
     executor_close(g->e);
     arena_destroy(g->a);
     return NULL;

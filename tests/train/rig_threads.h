@@ -16,6 +16,7 @@ static inline void rig_open(rank_rig *g)
 
 static inline void rig_close(rank_rig *g)
 {
+    executor_settle(g->e);
     executor_close(g->e);
     arena_destroy(g->a);
 }

@@ -144,6 +144,12 @@ status executor_rework(executor *e, const program *p, error *err)
     return executor_bind(e, err);
 }
 
+void executor_settle(executor *e)
+{
+    e->d->table->sync(e->d);
+    if (e->c && comm_size(e->c) > 1) comm_barrier(e->c, GROUP_WORLD);
+}
+
 void executor_close(executor *e)
 {
     if (!e) return;

@@ -28,6 +28,10 @@ typedef struct executor_options {
 status executor_open(executor **out, const program *p, comm *c, executor_options o, error *err);
 void executor_close(executor *e);
 
+/* Waits until the streams of all ranks are idle; all call it. A rank that closes earlier takes away
+ * events that the host of another one, which is late, has still to wait for. */
+void executor_settle(executor *e);
+
 /* Bytes in use on the device beside all that was taken here; -1: not known. */
 int64_t executor_outside_arena(executor *e);
 

@@ -248,6 +248,7 @@ status trainer_run(const setup *s, comm *c, const train_options *o, train_summar
     if (first) waiting_end();
     comm_work_end(c, before);
     if (!st) st = work(t, sum, err);
+    if (!st && t->e) executor_settle(t->e);
     if (sum->seconds > 0)
         sum->tokens_per_second =
             (double)(sum->iterations * t->gbs * batch_seq(t->p)) / sum->seconds;

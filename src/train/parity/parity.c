@@ -218,6 +218,7 @@ static status run_setup(parity *q, parity_result *r, const parity_options *o, er
     if (!s) s = executor_open(&q->e, q->p, q->c, (executor_options){.plain = o->plain}, err);
     s = ranks_agree(q->c, s, err);
     if (!s) s = run_case(q, r, o, err);
+    if (!s) executor_settle(q->e);
     executor_close(q->e);
     q->e = NULL;
     comm_max(q->c, GROUP_WORLD, &bytes, 1);
