@@ -207,7 +207,7 @@ static machine *invent(const tune *t, const start *s, uint64_t seed, double nois
 static void compare(outcome *out, const machine *m, const tune *t, const start *s)
 {
     const edits ways[] = {EDITS(SET_WORD(DISPATCHER, ALLTOALL)),
-                                 EDITS(SET_WORD(DISPATCHER, ALLGATHER))};
+                          EDITS(SET_WORD(DISPATCHER, ALLGATHER))};
     double best = 0, parts[STEP_PARTS];
     for (int micro = 1; micro <= 16; micro *= 2)
         for (int r = 0; r < N_RECOMPUTE; r += 1 + s->dispatchers)

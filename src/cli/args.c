@@ -285,8 +285,8 @@ static status first_word(first_words *f, const cli_words *w, int at, int *used, 
     return OK;
 }
 
-/* Options and the recipe's name, and where knobs are set: that comes after, so that it wins whatever
- * the order of words. */
+/* Options and the recipe's name, and where knobs are set: that comes after, so that it wins
+ * whatever the order of words. */
 static status first_pass(first_words *f, const cli_words *w, bool *help, error *err)
 {
     arena *a = arena_create();

@@ -4,10 +4,10 @@
  * change their sums: attention (search_nodes.c), experts and PP (search_experts.c), recompute and
  * the rest (search_stages.c), one layout (search_attempt.c).
  *
- * I1  Every bound is at most the value that it bounds; docs/PLAN.md has the reasons. A single stream
- *     bounds a card; GEMMs at the chip's peak bound those of any experts; the mean rank bounds the
- *     fullest; and the bytes that are live at once bound any packing. Tests search parts of the
- *     space without bounds and compare.
+ * I1  Every bound is at most the value that it bounds; docs/PLAN.md has the reasons. A single
+ *     stream bounds a card; GEMMs at the chip's peak bound those of any experts; the mean rank
+ *     bounds the fullest; and the bytes that are live at once bound any packing. Tests search parts
+ *     of the space without bounds and compare.
  * I2  Every layout that is left out is counted. */
 #ifndef PLAN_SEARCH_PARTS_H
 #define PLAN_SEARCH_PARTS_H

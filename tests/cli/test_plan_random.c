@@ -305,8 +305,9 @@ static void try_leave(const drawn_job *j, const recipe *winner, const setup *s,
     textbuf t = text_init(a);
     export_megatron_lm(&there->r, &t);
     bool moved_by = strstr(t.s, "expandable_segments:True") &&
-                 strstr(t.s, "--cuda-graph-impl transformer_engine");
-    see(LEAVES, !moved_by || strstr(t.s, "NCCL_GRAPH_REGISTER=0 "), "%s: graphs are registered", said);
+                    strstr(t.s, "--cuda-graph-impl transformer_engine");
+    see(LEAVES, !moved_by || strstr(t.s, "NCCL_GRAPH_REGISTER=0 "), "%s: graphs are registered",
+        said);
     see(LEAVES, !strstr(t.s, "--cross-entropy-fusion-impl te"), "%s: refused cross entropy", said);
     setup *back = read_back(&t, p, a, &err);
     price *x = ARENA_NEW(a, price), *y = ARENA_NEW(a, price);

@@ -129,8 +129,8 @@ double measure_copies(microbench *j, double bytes);
 enum { MEASURED_ONCE = 6 };
 void measure_once(microbench *j, measured *m);
 
-/* narrow.c: operands of FP8 in blocks. Is the type of tensor i of an operation said there? It is the
- * type then. */
+/* narrow.c: operands of FP8 in blocks. Is the type of tensor i of an operation said there? It is
+ * the type then. */
 bool narrow_type(op_kind k, bool in, int i, dtype *type);
 
 /* kinds.c: every kind of operation by itself, launches, graphs, copies. Of GPUs. */
