@@ -19,10 +19,11 @@ static void a_rank_that_stops_at_mpis_start_or_end_ends_the_job(void **state)
 {
     (void)state;
     if (no_mpi()) skip();
-    assert_int_equal(run_again("stopped-first", "MOEFOLD_TIMEOUT_SECONDS=3 timeout 120 " MPIRUN),
-                     ERR_MACHINE);
+    assert_int_equal(
+        run_again("stopped-first", "MOEFOLD_TIMEOUT_SECONDS=3 timeout -k 5 60 " MPIRUN),
+        ERR_MACHINE);
     expect_again(" s in MPI_Init; the job ends");
-    assert_int_equal(run_again("stopped-last", "MOEFOLD_TIMEOUT_SECONDS=3 timeout 120 " MPIRUN),
+    assert_int_equal(run_again("stopped-last", "MOEFOLD_TIMEOUT_SECONDS=3 timeout -k 5 60 " MPIRUN),
                      ERR_MACHINE);
     expect_again(" s in MPI_Finalize; the job ends");
 }

@@ -43,7 +43,7 @@ static void a_rank_that_cannot_speak_is_not_waited_for_for_ever(void **state)
     (void)state;
     if (no_mpi()) skip();
     assert_int_equal(run_again("stopped", "MOEFOLD_TIMEOUT_SECONDS=5 "
-                                          "MOEFOLD_HOST_TIMEOUT_SECONDS=1 timeout 120 " MPIRUN),
+                                          "MOEFOLD_HOST_TIMEOUT_SECONDS=1 timeout -k 5 60 " MPIRUN),
                      ERR_MACHINE);
     expect_again("of 4: no answer for 6 s in barrier (group world, saving a checkpoint); ");
 }
