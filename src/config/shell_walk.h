@@ -137,10 +137,18 @@ void shell_note(shell *sh, const char *format, ...) __attribute__((format(printf
 status shell_charge(shell *sh, size_t bytes);
 status shell_charge_search(shell *sh, const char *text, const char *pattern);
 
-/* Variables (shell_run.c). What an assignment stores is the caller's to keep. */
+/* Variables (shell_vars.c). What shell_assign stores is the caller's to keep. */
 variable *shell_find(const shell *sh, const char *name); /* NULL: not there */
 status shell_assign(shell *sh, const char *name, const char *text);
-void shell_use(shell *sh, const variable *v); /* the script names it */
+status shell_assign_as(shell *sh, const assignment *as); /* as the script has it */
+void shell_use(shell *sh, const variable *v);            /* the script names it */
+
+/* A copy of all, to go back to. */
+status shell_set_aside(shell *sh, variables *kept);
+
+/* Whatever the commands of the tree assign is not known any more, because of `cause`. Returns how
+ * many names those are. */
+int shell_forget(shell *sh, const node *n, const char *cause);
 
 /* The mark of what is not known; and the first of a text, as what a test depends on. */
 char *shell_mark(arena *a, const char *name);
