@@ -118,7 +118,7 @@ static void tables_fit(void **state)
         "2", NULL,    "255", "71.7 GiB", "TP 8"};
     keep();
     screen_table(columns, 5, cells, 2);
-    assert_string_equal(printed(), "            step    memory  layout\n"
+    assert_string_equal(printed(), "             step    memory  layout\n"
                                    "         1  128 s  74.4 GiB  TP 8  CP 4  recompute\n"
                                    "                             layernorm+mla_up_proj+moe\n"
                                    "         2         71.7 GiB  TP 8\n");
