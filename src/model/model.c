@@ -160,22 +160,29 @@ static const char *dense_family(const attention_block *a)
     return a->qk_norm ? "qwen3" : a->qkv_bias && !a->bias ? "qwen2" : "llama";
 }
 
+typedef struct whose {
+    const char *family;
+    weight_names names;
+} whose;
+
 /* Whose files hold such weights; "gpt": nobody's that are read. */
-static const char *family_of(const model *m, const job *j)
+static whose family_of(const model *m, const job *j)
 {
     const attention_block *a = m->attention;
     bool sigmoid = j->score == J_SCORE_SIGMOID, moe = m->moe->experts > 0;
     bool gdn = model_has(m, BLOCK_GDN), plain = m->norm_bias && !m->glu && !moe && !m->positions;
-    if (plain && !a->mla && !gdn && !a->qk_norm) return "starcoder2";
-    if (m->norm_bias || m->positions || !m->glu) return "gpt";
-    if (a->mla) return sigmoid || !moe ? "deepseek_v3" : "deepseek_v2";
-    if (gdn) return "qwen3_next";
-    if (a->sinks) return "gpt_oss";
-    if (!moe) return dense_family(a);
-    if (a->qk_norm_whole) return sigmoid ? "minimax_m2" : "olmoe";
-    if (m->moe->shared_gate) return "qwen2_moe";
-    if (sigmoid) return "glm4_moe";
-    return a->qk_norm ? "qwen3_moe" : "mixtral";
+    if (plain && !a->mla && !gdn && !a->qk_norm) return (whose){"starcoder2", NAMES_OTHERS};
+    if (m->norm_bias || m->positions || !m->glu) return (whose){"gpt", NAMES_OTHERS};
+    if (a->mla) return (whose){sigmoid || !moe ? "deepseek_v3" : "deepseek_v2", NAMES_OTHERS};
+    if (gdn) return (whose){"qwen3_next", NAMES_NEXT};
+    if (a->sinks) return (whose){"gpt_oss", NAMES_OSS};
+    if (!moe) return (whose){dense_family(a), NAMES_OTHERS};
+    if (a->qk_norm_whole && sigmoid) return (whose){"minimax_m2", NAMES_MIXTRAL};
+    if (a->qk_norm_whole) return (whose){"olmoe", NAMES_OTHERS};
+    if (m->moe->shared_gate) return (whose){"qwen2_moe", NAMES_OTHERS};
+    if (sigmoid) return (whose){"glm4_moe", NAMES_OTHERS};
+    if (a->qk_norm) return (whose){"qwen3_moe", NAMES_OTHERS};
+    return (whose){"mixtral", NAMES_MIXTRAL};
 }
 
 /* ---- layers */
@@ -347,7 +354,8 @@ status model_init(model *m, const job *j, arena *a, error *err)
                   .zero_centered = j->norm_zero_centered};
     init_vocabulary(&made, j);
     TRY(init_blocks(&made, j, a, err));
-    made.family = family_of(&made, j);
+    whose w = family_of(&made, j);
+    made.family = w.family, made.names = w.names;
     *m = made;
     return OK;
 }

@@ -66,11 +66,15 @@ typedef struct layer_kind {
 
 enum { MODEL_LAYERS_MAX = 4096, MODEL_MTP_MAX = 64 };
 
+/* As whose files name weights that others name differently: rows of params.def. */
+typedef enum weight_names { NAMES_OTHERS, NAMES_MIXTRAL, NAMES_OSS, NAMES_NEXT } weight_names;
+
 /* Sizes are never negative and never above 2^40, and layers never above the maxima: loops and
  * GEMMs over a model are safe whatever the knobs say. Rules compare the knobs themselves. */
 typedef struct model {
     const char *name;   /* preset, folder or "custom" */
     const char *family; /* as Hugging Face's model_type: qwen3_moe, deepseek_v3, ... */
+    weight_names names; /* of that family's files */
     int64_t n_layers, n_mtp;
     bool mtp_repeated;                   /* one physical module serves all n_mtp depths */
     int64_t hidden, vocab, padded_vocab; /* padded: as TP and the knobs ask */

@@ -5,10 +5,8 @@
  * I2  Column parallel weights divide their outputs (axis 0), row parallel ones their inputs (axis
  *     1). Replicated: norms, router, the shared expert's gate, the down projections of latent
  *     attention, latent projections of experts, biases of row parallel layers.
- * I3  Biases have a name that ends in "bias"; neither they nor anything of one dimension decays. */
+ * I3  Neither biases nor anything of one dimension decays. */
 #include "model/params.h"
-
-#include <string.h>
 
 #include "base/maths.h"
 
@@ -92,6 +90,7 @@ typedef struct row {
     int axis;
     split split;
     param_class kind;
+    param_role role;
     param_init init;
     bool norm;   /* a norm's weight: 1, or 0 where norms are zero-centred */
     bool buffer; /* not trained */
@@ -118,8 +117,10 @@ typedef struct row {
       __VA_ARGS__)
 #define NORM(block_, weight_, bias_, when_, size_, module_)                                        \
     NORM_AS(block_, weight_, bias_, when_, size_, module_, .axis = 0)
-#define NORM_CUT(block_, weight_, bias_, when_, size_, module_)                                    \
-    NORM_AS(block_, weight_, bias_, when_, size_, module_, COLUMN)
+#define NORM_QK(block_, weight_, bias_, when_, size_, module_)                                     \
+    NORM_AS(block_, weight_, bias_, when_, size_, module_, .role = WEIGHT_QK_NORM)
+#define NORM_QK_CUT(block_, weight_, bias_, when_, size_, module_)                                 \
+    NORM_AS(block_, weight_, bias_, when_, size_, module_, .role = WEIGHT_QK_NORM, COLUMN)
 
 static const row rows[] = {
 #include "model/params.def"
@@ -202,15 +203,13 @@ static unsigned moe_conditions(const moe_block *e)
 /* That hold for all blocks of a model. */
 static unsigned model_conditions(const model *m)
 {
-    bool mixtral = text_equal(m->family, "mixtral") || text_equal(m->family, "minimax_m2");
-    bool oss = text_equal(m->family, "gpt_oss"), next = text_equal(m->family, "qwen3_next");
+    static const unsigned names[] = {[NAMES_OTHERS] = AS_OTHERS | AS_NOT_NEXT,
+                                     [NAMES_MIXTRAL] = AS_MIXTRAL | AS_NOT_NEXT,
+                                     [NAMES_OSS] = AS_OSS | AS_NOT_NEXT,
+                                     [NAMES_NEXT] = AS_OTHERS | AS_NEXT};
     return (m->linear_bias ? BIAS : 0) | (m->norm_bias ? NORM_BIAS : 0) |
            (m->positions ? POSITIONS : 0) | (m->tied ? 0 : UNTIED) |
-           (m->glu ? GATED_MLP : PLAIN_MLP) |
-           (mixtral ? AS_MIXTRAL
-            : oss   ? AS_OSS
-                    : AS_OTHERS) |
-           (next ? AS_NEXT : AS_NOT_NEXT);
+           (m->glu ? GATED_MLP : PLAIN_MLP) | names[m->names];
 }
 
 static void set_sections(param *p, const row *r, const model *m, const int64_t *size)
@@ -232,12 +231,6 @@ static void set_sections(param *p, const row *r, const model *m, const int64_t *
     }
 }
 
-static bool ends_in(const char *s, const char *tail)
-{
-    size_t n = strlen(s), n_tail = strlen(tail);
-    return n >= n_tail && strcmp(s + n - n_tail, tail) == 0;
-}
-
 static param make_param(const row *r, const model *m, const model_block *b, const int64_t *size)
 {
     param p = {.name = r->name,
@@ -245,6 +238,7 @@ static param make_param(const row *r, const model *m, const model_block *b, cons
                .cut = r->cut,
                .axis = r->axis,
                .kind = r->kind,
+               .role = r->role,
                .init = r->norm && m->zero_centered ? INIT_ZERO : r->init,
                .trained = !r->buffer,
                .hf = r->hf == HF_MINUS_ONE && !m->zero_centered ? HF_ROWS : r->hf,
@@ -252,10 +246,10 @@ static param make_param(const row *r, const model *m, const model_block *b, cons
                .hf_fused = r->fused};
     for (; p.n_dims < PARAM_DIMS_MAX && r->dim[p.n_dims] != S_NONE; p.n_dims++)
         p.dim[p.n_dims] = size[r->dim[p.n_dims]];
-    p.decay = p.trained && p.n_dims > 1 && !ends_in(r->name, "bias"); /* I3 */
-    p.linear = p.n_dims > 1 && p.kind != PARAM_EMBEDDING && !strstr(r->name, "router") &&
-               !strstr(r->name, "gate_weight") && !strstr(r->name, "conv1d");
-    p.gemm = p.trained && (p.linear || strstr(r->name, "output_layer.weight"));
+    bool linear = p.role == WEIGHT_PLAIN || p.role == WEIGHT_BIAS;
+    p.decay = p.trained && p.n_dims > 1 && p.role != WEIGHT_BIAS; /* I3 */
+    p.linear = linear && p.n_dims > 1 && p.kind != PARAM_EMBEDDING;
+    p.gemm = p.trained && (p.linear || p.role == WEIGHT_HEAD);
     set_sections(&p, r, m, size);
     return p;
 }

@@ -62,7 +62,7 @@ param_totals param_count(const param_table *t)
 const char *param_hf_prefix(arena *a, const model *m, block_kind kind, int64_t i)
 {
     if (kind == BLOCK_EMBEDDING || kind == BLOCK_HEAD) return "";
-    if (i < m->n_layers || !text_equal(m->family, "qwen3_next"))
+    if (i < m->n_layers || m->names != NAMES_NEXT)
         return arena_text(a, "model.layers.%" PRId64 ".", i);
     return kind == BLOCK_MTP ? "mtp." : arena_text(a, "mtp.layers.%" PRId64 ".", i - m->n_layers);
 }

@@ -32,6 +32,18 @@ typedef enum param_init {
     INIT_A_LOG, /* log of U(1, 16) */
 } param_init;
 
+/* What no size says of a weight: who treats it in a way of its own asks here. */
+typedef enum param_role {
+    WEIGHT_PLAIN, /* of two dimensions: a matrix of a linear layer */
+    WEIGHT_BIAS,  /* of experts: two dimensions here, one for each expert in Megatron */
+    WEIGHT_ROUTER,
+    WEIGHT_GATE, /* of the shared expert */
+    WEIGHT_CONV,
+    WEIGHT_QK_NORM,
+    WEIGHT_POSITIONS,
+    WEIGHT_HEAD,
+} param_role;
+
 /* How the weight is made of Hugging Face tensors.
  *
  * HF_ROWS            the named tensors stacked by rows, in the order given
@@ -69,6 +81,7 @@ typedef struct param {
     int64_t section[PARAM_SECTIONS_MAX];
 
     param_class kind;
+    param_role role;
     param_init init;
     bool decay;   /* weight decay: two or more dimensions and no bias */
     bool trained; /* false: a buffer without gradient, always FP32 (the router's correction bias) */

@@ -19,14 +19,13 @@ bool optimizer_decays(const param *row, decay_rule rule, bool qk_norms)
 {
     if (!row->trained) return false;
     if (rule == DECAY_FILE) return dimensions_in_file(row) >= 2;
-    bool qk = strstr(row->name, "q_layernorm.") || strstr(row->name, "k_layernorm.");
-    return row->decay || (qk_norms && qk);
+    return row->decay || (qk_norms && row->role == WEIGHT_QK_NORM);
 }
 
 /* Megatron's decoupled rate is for the word table and the head, not for learned positions. */
 static bool has_embedding_rate(const param *row)
 {
-    return row->kind == PARAM_EMBEDDING && !strstr(row->name, "position_embeddings");
+    return row->kind == PARAM_EMBEDDING && row->role != WEIGHT_POSITIONS;
 }
 
 static update_table owned_table(const program *p, decay_rule rule, arena *a)
