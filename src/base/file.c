@@ -186,6 +186,15 @@ status file_write(const char *path, const char *data, size_t n, error *err)
     return unwritten(path, err);
 }
 
+status file_look(const char *path, file_kind *kind, error *err)
+{
+    struct stat s;
+    bool there = stat(path, &s) == 0;
+    *kind = !there ? FILE_NONE : S_ISDIR(s.st_mode) ? FILE_FOLDER : FILE_OTHER;
+    if (there || errno == ENOENT || errno == ENOTDIR) return OK;
+    return error_set(err, ERR_MACHINE, "%s: cannot be looked at: %s", path, strerror(errno));
+}
+
 bool file_exists(const char *path)
 {
     struct stat s;

@@ -31,6 +31,12 @@ const char *file_why(void);
 
 bool file_exists(const char *path);
 bool file_is_folder(const char *path);
+
+/* What stands at a path. FILE_NONE: certainly nothing. A path that cannot be looked at (a stale
+ * handle of a network's file system, no rights) is ERR_MACHINE: it may hold anything. */
+typedef enum file_kind { FILE_NONE, FILE_FOLDER, FILE_OTHER } file_kind;
+status file_look(const char *path, file_kind *kind, error *err);
+
 bool file_is_plain(const char *path); /* there, and neither a folder, a pipe nor a device */
 
 /* Makes a folder and those above it; one that is there is fine. ERR_INPUT: the system's reason. */

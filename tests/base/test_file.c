@@ -51,11 +51,36 @@ static void a_link_to_a_file_stays_one(void **state)
     arena_destroy(a);
 }
 
+static void what_cannot_be_looked_at_is_not_nothing(void **state)
+{
+    (void)state;
+    arena *a = arena_create();
+    const char *folder = scratch_make(a), *path = arena_text(a, "%s/file", folder);
+    const char *circle = arena_text(a, "%s/circle", folder);
+    file_kind kind;
+    error err;
+    put_file(path, "text", 4);
+    assert_int_equal(symlink("circle", circle), 0);
+    assert_int_equal(file_look(folder, &kind, &err), OK);
+    assert_int_equal(kind, FILE_FOLDER);
+    assert_int_equal(file_look(path, &kind, &err), OK);
+    assert_int_equal(kind, FILE_OTHER);
+    assert_int_equal(file_look(arena_text(a, "%s/none", folder), &kind, &err), OK);
+    assert_int_equal(kind, FILE_NONE);
+    assert_int_equal(file_look(arena_text(a, "%s/below", path), &kind, &err), OK);
+    assert_int_equal(kind, FILE_NONE);
+    assert_int_equal(file_look(circle, &kind, &err), ERR_MACHINE);
+    assert_non_null(strstr(err.text, circle));
+    scratch_remove(folder);
+    arena_destroy(a);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_link_where_a_temporary_file_was_expected_is_not_followed),
         cmocka_unit_test(a_link_to_a_file_stays_one),
+        cmocka_unit_test(what_cannot_be_looked_at_is_not_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,7 +12,7 @@ TORTURE_SECONDS=8 TORTURE_PARTS="faults flips stops commands" torture "$moefold"
 check a_sample_ends_well [ $? = 0 ] || sed 's/^/# /' <<<"$out"
 check it_counts grep -qE '^torture: .* kills, .* injected failures, .* bit flips, .* resumes bit-equal, .*: no loss, no crash$' <<<"$out"
 # By name, so that one of each is played however slow the machine is.
-for case in fault/next/0/-40/kill/1 fault/again/0/-5/power/1 cut/latest_checkpointed_iteration.txt/0; do
+for case in fault/next/0/-40/kill/1 fault/next/0/32/ESTALE/1 fault/next/0/18/EIO/1 fault/again/0/-5/power/1 cut/latest_checkpointed_iteration.txt/0; do
     torture "$moefold" --only $case
     check "by_name: $case" [ $? = 0 ] || sed 's/^/# /' <<<"$out"
 done

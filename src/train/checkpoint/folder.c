@@ -14,6 +14,7 @@
 #include "train/checkpoint/folder.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -63,11 +64,16 @@ typedef struct entries {
     int n;
 } entries;
 
-static entries list_folder(arena *a, const char *folder)
+/* A folder that is not there is empty; one that cannot be read is not. */
+static status list_folder(entries *list, arena *a, const char *folder, error *err)
 {
     entries e = {0};
     int room = 0;
     DIR *d = opendir(folder);
+    bool none = !d && (errno == ENOENT || errno == ENOTDIR);
+    *list = e;
+    if (!d && !none)
+        return error_set(err, ERR_MACHINE, "%s: cannot be listed: %s", folder, strerror(errno));
     for (const struct dirent *at; d && (at = readdir(d));) {
         if (e.n == room) {
             room = room ? 2 * room : 64;
@@ -78,7 +84,8 @@ static entries list_folder(arena *a, const char *folder)
         e.names[e.n++] = arena_copy(a, at->d_name, strlen(at->d_name));
     }
     if (d) closedir(d);
-    return e;
+    *list = e;
+    return OK;
 }
 
 static bool is_ours(arena *a, const char *folder, int64_t iteration)
@@ -87,10 +94,11 @@ static bool is_ours(arena *a, const char *folder, int64_t iteration)
 }
 
 /* The largest N below `below` of complete checkpoints, of ours or of all; -1: none. */
-static int64_t newest_below(const char *folder, int64_t below, bool ours)
+static status newest_below(const char *folder, int64_t below, bool ours, int64_t *found, error *err)
 {
     arena *a = arena_create();
-    entries e = list_folder(a, folder);
+    entries e;
+    status s = list_folder(&e, a, folder, err);
     int64_t newest = -1;
     for (int i = 0; i < e.n; i++) {
         const char *tail;
@@ -98,15 +106,17 @@ static int64_t newest_below(const char *folder, int64_t below, bool ours)
         if (n <= newest || n >= below || *tail) continue; /* I1 */
         if (!ours || is_ours(a, folder, n)) newest = n;
     }
+    *found = newest;
     arena_destroy(a);
-    return newest;
+    return s;
 }
 
 const char *checkpoint_find(arena *a, const char *folder, int64_t iteration)
 {
     const char *path = checkpoint_path(a, folder, iteration);
-    if (file_is_folder(path)) return path;
-    entries e = list_folder(a, folder);
+    entries e;
+    error ignored;
+    if (file_is_folder(path) || list_folder(&e, a, folder, &ignored)) return path;
     for (int i = 0; i < e.n; i++) {
         const char *tail;
         if (iteration_of(e.names[i], &tail) == iteration && text_starts(tail, ".old-"))
@@ -132,12 +142,13 @@ status checkpoint_latest(const char *folder, int64_t *iteration, error *err)
 {
     arena *a = arena_create();
     const char *path = arena_text(a, "%s/" LATEST, folder);
-    status s = OK;
+    file_kind kind;
+    status s = file_look(path, &kind, err);
     char *data;
     size_t n;
-    if (!file_exists(path)) {
-        *iteration = newest_below(folder, INT64_MAX, false);
-    } else {
+    if (!s && kind == FILE_NONE) {
+        s = newest_below(folder, INT64_MAX, false, iteration, err);
+    } else if (!s) {
         s = file_read(a, path, TEXT_BYTES_MAX, &data, &n, err);
         if (!s) s = read_latest(path, data, iteration, err);
     }
@@ -148,8 +159,7 @@ status checkpoint_latest(const char *folder, int64_t *iteration, error *err)
 status checkpoint_previous(const char *folder, int64_t iteration, int64_t *previous, error *err)
 {
     if (!file_is_folder(folder)) return error_set(err, ERR_INPUT, "%s: is not a folder", folder);
-    *previous = newest_below(folder, iteration, true);
-    return OK;
+    return newest_below(folder, iteration, true, previous, err);
 }
 
 static status write_number(arena *a, const char *path, int64_t iteration, owner_held held,
@@ -184,8 +194,8 @@ static status foreign(const char *path, error *err)
 status checkpoint_refuse_foreign(const char *folder, error *err)
 {
     arena *a = arena_create();
-    entries e = list_folder(a, folder);
-    status s = OK;
+    entries e;
+    status s = list_folder(&e, a, folder, err);
     for (int i = 0; i < e.n && !s; i++) {
         const char *tail, *path = arena_text(a, "%s/%s", folder, e.names[i]);
         bool named = iteration_of(e.names[i], &tail) >= 0 && !*tail;
@@ -290,7 +300,9 @@ static bool clean_one(arena *a, const char *folder, const char *name, owner_held
 void checkpoint_clean(const char *folder, owner_held held, int *kept)
 {
     arena *a = arena_create();
-    entries e = list_folder(a, folder);
+    entries e;
+    error ignored;
+    (void)list_folder(&e, a, folder, &ignored); /* then nothing is cleaned */
     int n = 0;
     for (int i = 0; i < e.n; i++) n += !clean_one(a, folder, e.names[i], held);
     if (kept) *kept = n;
@@ -302,9 +314,11 @@ void checkpoint_prune(const char *folder, int64_t iteration, int keep, int64_t b
 {
     arena *a = arena_create();
     int kept = 1;
-    for (int64_t n = newest_below(folder, iteration, true); keep > 0 && n >= 0;
-         n = newest_below(folder, n, true)) /* I4 */
+    error ignored;
+    for (int64_t n = iteration; keep > 0;) {
+        if (newest_below(folder, n, true, &n, &ignored) || n < 0) break; /* I4 */
         if (n != best && ++kept > keep)
             remove_renamed(a, folder, checkpoint_path(a, folder, n), held);
+    }
     arena_destroy(a);
 }

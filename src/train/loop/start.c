@@ -19,10 +19,14 @@ static bool seen(const trainer *t, bool here)
     return here;
 }
 
-static bool has_weights(const trainer *t, const char *folder)
+static status look_for_weights(const trainer *t, const char *folder, bool *there, error *err)
 {
-    return seen(t, file_exists(arena_text(t->a, "%s/model.safetensors", folder)) ||
-                       file_exists(arena_text(t->a, "%s/model.safetensors.index.json", folder)));
+    file_kind one, many;
+    status s = file_look(arena_text(t->a, "%s/model.safetensors", folder), &one, err);
+    if (!s) s = file_look(arena_text(t->a, "%s/model.safetensors.index.json", folder), &many, err);
+    TRY(ranks_follow(t->c, s, err));
+    *there = seen(t, one || many);
+    return OK;
 }
 
 static void read_config(trainer *t)
@@ -68,7 +72,9 @@ static const char *perhaps(trainer *t, const char *load)
 static status nothing_to_load(trainer *t, const char *load, error *err)
 {
     const job *j = &t->s->j;
-    const char *what = file_is_folder(load) ? "holds no checkpoint" : "is not there";
+    file_kind kind;
+    TRY(file_look(load, &kind, err));
+    const char *what = kind == FILE_FOLDER ? "holds no checkpoint" : "is not there";
     if (job_has(j, K_CKPT_STEP))
         return error_set(err, ERR_INPUT, "%s=%s: has no checkpoint of step %lld", knobs[K_LOAD].key,
                          load, (long long)j->ckpt_step);
@@ -238,7 +244,9 @@ static status look_at_own(const trainer *t, const char *folder, bool *resumes, e
     const char *load = j->load;
     int64_t iteration = -1;
     checkpoint_info info;
-    status s = file_is_folder(folder) ? choose(t, folder, &iteration, err) : OK;
+    file_kind kind;
+    status s = file_look(folder, &kind, err);
+    if (!s && kind == FILE_FOLDER) s = choose(t, folder, &iteration, err);
     if (s || iteration < 0) return s;
     if (same_folder(load, folder)) {
         if (!j->finetune) return OK; /* as asked for */
@@ -284,25 +292,30 @@ status trainer_start(trainer *t, error *err)
     const job *j = &t->s->j;
     const char *load = j->load, *pretrained = j->pretrained;
     const char *folder = j->model;
-    bool found = false;
+    bool found = false, weights = false;
     read_config(t);
     executor_zero_optimizer(t->e);
     TRY(draw_weights(t, err));
     t->at.seed = j->seed;
     TRY(trainer_save_open(t, err));
     TRY(resume_own(t, &found, err));
-    if (!found && load && seen(t, file_is_folder(load)))
-        TRY(load_checkpoint(t, load, j->finetune, &found, err));
+    if (!found && load) {
+        file_kind kind;
+        TRY(ranks_follow(t->c, file_look(load, &kind, err), err));
+        if (seen(t, kind == FILE_FOLDER)) TRY(load_checkpoint(t, load, j->finetune, &found, err));
+    }
     if (found) return OK;
     if (load) TRY(ranks_follow(t->c, nothing_to_load(t, load, err), err));
-    if (pretrained && has_weights(t, pretrained)) return load_files(t, pretrained, err);
     if (pretrained) {
+        TRY(look_for_weights(t, pretrained, &weights, err));
+        if (weights) return load_files(t, pretrained, err);
         TRY(load_checkpoint(t, pretrained, true, &found, err));
         if (found) return OK;
         return error_set(err, ERR_INPUT, "checkpoint.pretrained_checkpoint=%s: holds no weights",
                          pretrained);
     }
-    if (folder && has_weights(t, folder)) return load_files(t, folder, err);
+    if (folder) TRY(look_for_weights(t, folder, &weights, err));
+    if (weights) return load_files(t, folder, err);
     if (!t->o->evaluate) return OK;
     return error_set(err, ERR_INPUT,
                      "%s: names no weights; repair: name a folder of checkpoints, a model's folder "
