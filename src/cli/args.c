@@ -435,22 +435,3 @@ status cli_read_plain(const cli_words *w, const char **word, bool *done, error *
     }
     return s;
 }
-
-/* A list of what is safe, for no list of what is not is ever complete. '=', ':' and '~' are special
- * to a shell only in places of their own; '~' and all else outside of the list is quoted. */
-const char *cli_quoted(arena *a, const char *word)
-{
-    static const char safe[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-                               "_-+.,:/=@%^";
-    if (word[0] && word[strspn(word, safe)] == 0) return word;
-    textbuf t = text_init(a);
-    text_add(&t, "'");
-    for (const char *p = word; *p; p++) {
-        if (*p == '\'')
-            text_add(&t, "'\\''");
-        else
-            text_put(&t, p, 1);
-    }
-    text_add(&t, "'");
-    return t.s;
-}

@@ -79,7 +79,7 @@ static const char *nothing_text(const checked *c, arena *a)
 static void print_repair(const violation *v, arena *a)
 {
     for (int k = 0; k < v->n_repairs; k++) {
-        printf("           %s %s", k ? "or:     " : "repair: ", cli_repair_text(v->repairs[k], a));
+        printf("           %s %s", k ? "or:     " : "repair: ", words_text(v->repairs[k], a));
         const char *cost = repair_text(&v->prices[k], a);
         if (cost) printf("\n                    (%s)", cost);
         printf("\n");
@@ -87,7 +87,7 @@ static void print_repair(const violation *v, arena *a)
     if (v->n_repairs || !v->n_tried || v->rule->severity == NOTE) return;
     printf("           no repair was found; each of these leaves it or breaks another rule:\n");
     for (int k = 0; k < v->n_tried; k++)
-        printf("                    %s\n", cli_repair_text(v->tried[k], a));
+        printf("                    %s\n", words_text(v->tried[k], a));
 }
 
 static void print_violations(const checked *c, arena *a)
@@ -164,7 +164,7 @@ static int print_fix(const checked *c, arena *a)
     if (c->fixable && !c->fix[0])
         fprintf(stderr, "moefold check: %s: valid, and it fits: nothing to repair\n", c->s->r.name);
     for (const char *const *p = c->fix; *p; p++)
-        printf("%s%s", cli_quoted(a, *p), strncmp(*p, "--", 2) == 0 ? " " : "\n");
+        printf("%s%s", word_quoted(a, *p), strncmp(*p, "--", 2) == 0 ? " " : "\n");
     return c->fixable && !c->found.n_errors && !cli_too_large(&c->memory) ? OK : ERR_RULE;
 }
 
@@ -224,7 +224,7 @@ static void ready_repairs(checked *c, const recipe *r, arena *a)
     rules_prove(&c->found, c->s, false, a);
     if (state && c->fixable && c->fix[0]) state->repairs[state->n_repairs++] = c->fix;
     cli_advise(&c->found, r, c->s, &c->memory, a);
-    c->fix = cli_appended(r, c->fix, a);
+    c->fix = recipe_appended(r, c->fix, a);
 }
 
 static int check(const recipe *r, const setup *s, const check_options *o, arena *a)

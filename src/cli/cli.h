@@ -9,6 +9,7 @@
 
 #include "base/json.h"
 #include "base/colour.h"
+#include "config/appended.h"
 #include "config/megatron.h"
 #include "rules/rules.h"
 
@@ -97,9 +98,6 @@ colour cli_colour(severity s);
  * error. */
 bool cli_refuse(const char *name, const setup *s, arena *a);
 
-/* A word as a shell would take it back: quoted unless it has only letters that no shell minds. */
-const char *cli_quoted(arena *a, const char *word);
-
 void cli_json_print(json_t *root); /* and gives it back */
 
 struct fit;
@@ -110,13 +108,6 @@ struct fit;
  * where the machine is known, as words for this command line. `own`: the fit of s, or NULL. */
 void cli_advise(violations *found, const recipe *given, const setup *s, const struct fit *own,
                 arena *a);
-
-/* Overrides as words that can be appended to the command that made `r`: what --gpus, --seq or
- * --gbs said must be said by them again. */
-const char *const *cli_appended(const recipe *r, const char *const *overrides, arena *a);
-
-/* Such words as a shell takes them. */
-const char *cli_repair_text(const char *const *words, arena *a);
 
 /* Lines under a heading of the first column: printf behind it. A heading may start with a
  * newline. */

@@ -24,7 +24,7 @@ static const char *train_command(int argc, char **argv, arena *a)
     ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
     if (n > 0) program[n] = 0;
     textbuf t = text_init(a);
-    text_add(&t, "%s train", cli_quoted(a, program));
+    text_add(&t, "%s train", word_quoted(a, program));
     for (int i = 1; i < argc; i++) {
         if (text_in("--slurm|--requeue", '|', argv[i]) || text_starts(argv[i], "--out=") ||
             text_starts(argv[i], "--time="))
@@ -32,7 +32,7 @@ static const char *train_command(int argc, char **argv, arena *a)
         if (text_equal(argv[i], "--out") || text_equal(argv[i], "--time"))
             i++;
         else
-            text_add(&t, " %s", cli_quoted(a, argv[i]));
+            text_add(&t, " %s", word_quoted(a, argv[i]));
     }
     return t.s;
 }
@@ -119,7 +119,7 @@ static status write_out(const char *path, const setup *s, const slurm_job *j, ar
     status st = file_write(path, t.s, t.n, err);
     if (st) return error_prefix(err, st, "--out");
     fprintf(stderr, "moefold launch: wrote %s; start it with: sbatch %s\n", path,
-            cli_quoted(a, path));
+            word_quoted(a, path));
     return OK;
 }
 

@@ -5,71 +5,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/file.h"
-#include "base/waiting.h"
 #include "cli/routing.h"
 #include "cli/verdict.h"
-#include "config/export.h"
-#include "predict/try.h"
 
-/* How long the smallest cluster is looked for, beside a plan and where nothing fits; and the
- * nearest miss. */
-static const double EXTRA_SECONDS = 0.4, ALONE_SECONDS = 4, MISS_SECONDS = 2, ROUNDER_SECONDS = 2;
-
-/* ---- the answer */
-
-static status write_recipe(const plan_answer *p, const char *path, arena *a, error *err)
+static void print_found(const plan_answer *p, arena *a)
 {
-    recipe *r = ARENA_NEW(a, recipe);
-    search_recipe(r, p->result, p->given, &p->result->best[0].c);
-    textbuf t = text_init(a);
-    recipe_relocate(r, path);
-    export_yaml(r, false, &t);
-    return file_write(path, t.s, t.n, err);
-}
-
-/* The winner on twice as many GPUs: DP doubles. */
-static void price_next(plan_answer *p, arena *a)
-{
-    recipe *r = ARENA_NEW(a, recipe);
-    try_result t;
-    search_recipe(r, p->result, p->given, &p->result->best[0].c);
-    recipe_set(r, K_N_GPUS, value_of_int(p->world * 2), "--gpus");
-    p->has_next =
-        try_recipe(&t, r, &(try_job){.hw = p->hw, .o = &p->prices, .depth = TRY_PRICE}, a);
-    if (p->has_next) p->next = t.p;
-}
-
-/* The winner with the other routing. */
-static void see_other(plan_answer *p, arena *a)
-{
-    recipe *r = ARENA_NEW(a, recipe);
-    setup *s = ARENA_NEW(a, setup);
-    error err = {{0}};
-    search_recipe(r, p->result, p->given, &p->result->best[0].c);
-    if (setup_init(s, r, a, &err) == OK)
-        cli_routing_other(&p->other, r, &(price_job){s, p->hw, &p->prices});
-}
-
-static status print_found(plan_answer *p, const plan_words *w, const search_options *o, arena *a,
-                          error *err)
-{
-    waiting_begin("plan", "pricing the reasons", WAITING_ABOUT, w->bring_up ? 10 : 3);
-    price_next(p, a);
-    plan_find_rounder(p, o, ROUNDER_SECONDS);
-    plan_find_reasons(p, a);
-    if (w->more) plan_find_fewest(p, o, EXTRA_SECONDS, a);
-    if (w->more) plan_try_offload(p, a);
-    status st = w->out ? write_recipe(p, w->out, a, err) : OK;
-    if (!st && w->bring_up) st = plan_make_bring_up(p, w->bring_up, a, err);
-    see_other(p, a);
-    waiting_end();
-    if (st) return st;
-    if (w->json) {
-        plan_print_json(p, a);
-        return OK;
-    }
     plan_print(p, a);
     plan_print_rounder(p);
     plan_explain(p, a);
@@ -83,38 +24,25 @@ static status print_found(plan_answer *p, const plan_words *w, const search_opti
     cli_print_not_priced(left_out, n_left_out);
     if (p->compared) plan_print_against(p, a);
     plan_print_bring_up(p);
-    if (w->out) printf("\nWritten to %s: moefold check %s\n", w->out, w->out);
-    return OK;
+    if (p->out) printf("\nWritten to %s: moefold check %s\n", p->out, p->out);
 }
 
-static void print_nothing(plan_answer *p, const plan_words *w, const search_options *o, arena *a)
+static void print_nothing(const plan_answer *p, arena *a)
 {
-    waiting_begin("plan", "what would fit", WAITING_AT_MOST, MISS_SECONDS + ALONE_SECONDS);
-    plan_find_miss(p, o, MISS_SECONDS);
-    plan_find_fewest(p, o, ALONE_SECONDS, a);
-    plan_try_offload(p, a);
-    waiting_end();
-    if (w->json) {
-        plan_print_json(p, a);
-        return;
-    }
     plan_print_miss(p, a);
     if (p->compared) plan_print_against(p, a);
 }
 
-/* Time was up before anything was found. */
-static status too_late(const plan_answer *p, bool json, arena *a, error *err)
+static void print_refused(const refusal *x)
 {
-    const search_counts *n = &p->result->counts;
-    status st = error_set(
-        err, ERR_RULE,
-        "no layout was found in %.3g s; %s layouts are ruled out so far. Give the search more time "
-        "(--seconds %.0f), or pin some knobs (--pin key=value)",
-        p->limit,
-        text_grouped(a, n->state + n->saved + n->slow + n->simulated + n->summed + n->rules),
-        10 * p->limit > 60 ? 10 * p->limit : 60);
-    if (json) plan_print_json_none(p, NULL, err->text, a);
-    return st;
+    fprintf(stderr, "moefold plan: there is no valid layout: %s\n",
+            x->always ? "these rules are broken by every layout"
+                      : "every layout that fits breaks one of these rules");
+    for (int i = 0; i < x->by.n; i++) {
+        const violation *v = &x->by.list[i];
+        fprintf(stderr, "    error %s: %s%s%s\n", v->rule->id, v->message,
+                x->repairs[i] ? "; a repair: " : "", x->repairs[i] ? x->repairs[i] : "");
+    }
 }
 
 /* ---- the command */
@@ -179,7 +107,6 @@ int command_plan(int argc, char **argv)
     char **words = ARENA_ARRAY(a, char *, argc + 2);
     recipe *r = ARENA_NEW(a, recipe);
     plan_answer *p = ARENA_NEW(a, plan_answer);
-    search_options o = {0};
     error err = {{0}};
     int n = 0;
     *p = (plan_answer){0};
@@ -191,18 +118,14 @@ int command_plan(int argc, char **argv)
     if (!st && !done) st = cli_headroom(r, w.headroom, &err);
     if (!st && !done) cli_stack(r, w.stack);
     if (!st && !done) st = plan_prepare(p, r, &w, a, &err);
-    if (!st && !done) {
-        waiting_begin("plan", "searching layouts", WAITING_AT_MOST, p->until - clock_seconds());
-        st = plan_search(p, &w, &o, a, &err);
-        waiting_end();
-    }
-    bool refused = !done && p->result && plan_refuses(p, &o, w.json, a);
-    bool none = !st && !done && !refused && !p->result->n_best;
-    bool late = none && !p->complete;
-    if (late) st = too_late(p, w.json, a, &err);
-    if (none && !late) print_nothing(p, &w, &o, a);
-    if (!st && !done && !refused && !none) st = print_found(p, &w, &o, a, &err);
-    int code = refused ? ERR_RULE : st ? cli_fail("plan", st, &err) : none ? ERR_RULE : OK;
+    if (!st && !done) st = plan_run(p, a, &err);
+    int code = st ? cli_fail("plan", st, &err) : done || p->end == PLAN_FOUND ? OK : ERR_RULE;
+    bool answered = !done && (!st || p->end == PLAN_LATE);
+    if (answered && p->end == PLAN_REFUSED) print_refused(&p->refused);
+    if (answered && w.json)
+        cli_json_print(plan_json(p, err.text, a));
+    else if (answered && p->end != PLAN_REFUSED && p->end != PLAN_LATE)
+        (p->end == PLAN_FOUND ? print_found : print_nothing)(p, a);
     arena_destroy(a);
     return code;
 }

@@ -79,16 +79,19 @@ static const why_answer *why_of(const plan_answer *p, arena *a)
 
 /* ---- the answer */
 
-void plan_print_json_none(const plan_answer *p, const violations *v, const char *why, arena *a)
+/* Where there is no layout: what stands against every one, or why none was found. */
+static json_t *json_none(const plan_answer *p, const char *why_not, arena *a)
 {
+    bool refused = p->end == PLAN_REFUSED;
     no_plan_answer x = {.complete = p->complete, .gpus = p->world, .gpu = p->hw->name};
-    x.why_not = why;
-    if (v) x.violations = answer_violations(&x.n_violations, v, a);
-    cli_json_print(answer_json(no_plan_answer, &x));
+    x.why_not = refused ? NULL : why_not;
+    if (refused) x.violations = answer_violations(&x.n_violations, &p->refused.by, a);
+    return answer_json(no_plan_answer, &x);
 }
 
-void plan_print_json(const plan_answer *p, arena *a)
+json_t *plan_json(const plan_answer *p, const char *why_not, arena *a)
 {
+    if (p->end == PLAN_REFUSED || p->end == PLAN_LATE) return json_none(p, why_not, a);
     static const char *const defaults[PLAN_DEFAULTS] = {[PLAN_PUBLISHED] = "published",
                                                         [PLAN_FP8_WEIGHTS] = "fp8_weights",
                                                         [PLAN_PRECISION] = "precision"};
@@ -158,5 +161,5 @@ void plan_print_json(const plan_answer *p, arena *a)
         routed.routing = answer_routing(&r->best[0].exact, &p->prices, a);
         x.routed = &routed;
     }
-    cli_json_print(answer_json(planned_answer, &x));
+    return answer_json(planned_answer, &x);
 }

@@ -1,7 +1,7 @@
 /* plan_explain.c - why the winner is what it is, in the order in which one thinks: memory with the
  * least model parallelism, recompute, what data parallelism remains, which communication crosses
  * which links, pipeline, experts, context, dispatcher, overlap, precision, graphs, and what more
- * GPUs would bring. Each choice stands beside what the others would cost (plan_reasons.c). The rest
+ * GPUs would bring. Each choice stands beside what the others would cost (library/plan_reasons.c). The rest
  * of the list follows row by row (plan_rows.c). */
 #include <stdio.h>
 
@@ -12,6 +12,53 @@
 static double gib(int64_t bytes)
 {
     return (double)bytes / 1073741824.0;
+}
+
+static void say_moved(const plan_other *o, const price *now)
+{
+    enum { SHOWN = 2 };
+    moved kinds[MOVED_MAX];
+    int n = price_moved(kinds, now, &o->p);
+    for (int k = 0; k < n && k < SHOWN; k++)
+        printf("%s%s %+.3g s", k ? ", " : "  ", kinds[k].title, kinds[k].seconds);
+}
+
+static void say_others(const plan_answer *p, const char *topic)
+{
+    const price *now = &p->result->best[0].exact;
+    for (int i = 0; i < p->reasons.n; i++) {
+        const plan_other *o = &p->reasons.list[i];
+        if (!text_equal(o->topic, topic)) continue;
+        printf("              instead %-34s", o->name);
+        if (!o->priced) {
+            printf(" breaks the rule %s\n", o->rule);
+            continue;
+        }
+        printf(" %9.3f s %+7.1f %% %8.2f GiB%s", o->p.step_s, 100 * (o->p.step_s / now->step_s - 1),
+               (double)o->p.peak_bytes / 1073741824.0, o->p.fits ? "" : ", does not fit;");
+        say_moved(o, now);
+        printf(o->left ? "; %s\n" : "%s\n", o->left ? o->left : "");
+    }
+}
+
+static void say_warnings(const plan_answer *p, arena *a)
+{
+    const violations *v = &p->reasons.warnings;
+    if (!v->n) return;
+    cli_print("\nCheck",
+              "`moefold check` says this of the winner; our prediction of each repair says why it "
+              "is not made:\n\n");
+    for (int i = 0; i < v->n; i++) {
+        printf("         %s: %s\n", v->list[i].rule->id, v->list[i].message);
+        for (int k = 0; k < v->list[i].n_repairs; k++) {
+            printf("           repair: %s", words_text(v->list[i].repairs[k], a));
+            const char *cost = repair_text(&v->list[i].prices[k], a);
+            printf(" (%s)\n", cost                          ? cost
+                              : v->list[i].prices[k].priced ? "the same speed"
+                                                            : "it breaks a rule, or cannot be "
+                                                              "built");
+        }
+    }
 }
 
 /* What Megatron would report; small parts together. */
@@ -65,7 +112,7 @@ static void say_memory(const plan_answer *p)
     printf("             %.0f %% of all layouts cannot hold weights, gradients and optimizer; %.0f "
            "%% have no room for activations.\n",
            100 * (double)n->state / all, 100 * (double)n->saved / all);
-    plan_say_others(p, "memory");
+    say_others(p, "memory");
 }
 
 /* Is every faster row offloaded, too? Those that are left out are slower. */
@@ -169,7 +216,7 @@ static void say_pipeline(const plan_answer *p)
         : node % ranks == 0 ? "within a node"
                             : "parts of nodes",
         (long long)f->micros, 100 * f->exact.bubble / f->exact.step_s);
-    plan_say_others(p, "pipeline");
+    say_others(p, "pipeline");
 }
 
 static void say_experts(const plan_answer *p, const setup *s)
@@ -182,7 +229,7 @@ static void say_experts(const plan_answer *p, const setup *s)
     printf("          6. Experts: %lld, %lld a rank (EP %lld, ETP %lld).\n",
            (long long)s->m.moe->experts, (long long)(s->m.moe->experts / c->ep), (long long)c->ep,
            (long long)c->etp);
-    plan_say_others(p, "experts");
+    say_others(p, "experts");
 }
 
 static void say_context(const plan_answer *p)
@@ -192,7 +239,7 @@ static void say_context(const plan_answer *p)
     printf("          7. Context: CP %lld with TP %lld, %lld tokens a rank", (long long)c->cp,
            (long long)c->tp, (long long)(seq / (c->cp * c->tp)));
     printf(c->cp > 1 ? "; %s.\n" : ".\n", cp_kinds[c->kind].title);
-    plan_say_others(p, "context");
+    say_others(p, "context");
 }
 
 static const char *why_precision(const plan_answer *p)
@@ -208,18 +255,18 @@ static void say_platform(const plan_answer *p, const setup *s)
     const choice *c = &p->result->best[0].c;
     if (s->m.moe->experts) {
         printf("          8. Dispatcher: %s.\n", plan_dispatcher(p, c));
-        plan_say_others(p, "dispatcher");
+        say_others(p, "dispatcher");
         printf("          9. Overlap of EP communication: %s.\n", plan_overlap(c->overlap));
-        plan_say_others(p, "overlap");
+        say_others(p, "overlap");
     }
     printf("         10. Precision: %s (%s)%s.\n", recipe_word(&s->r, K_PRECISION),
            why_precision(p),
            p->result->maker->wide[c->precision]
                ? ", weights in 16 bits, as the optimizer on the host needs them"
                : "");
-    plan_say_others(p, "precision");
+    say_others(p, "precision");
     printf("         11. CUDA graphs: %s.\n", choice_graphs(c->graphs));
-    plan_say_others(p, "graphs");
+    say_others(p, "graphs");
 }
 
 static void say_next(const plan_answer *p, arena *a)
@@ -254,6 +301,6 @@ void plan_explain(const plan_answer *p, arena *a)
     say_context(p);
     say_platform(p, s);
     say_next(p, a);
-    plan_say_warnings(p, a);
+    say_warnings(p, a);
     plan_explain_rows(p, a);
 }

@@ -15,18 +15,6 @@ static double gib(int64_t bytes)
     return (double)bytes / 1073741824.0;
 }
 
-const char *plan_dispatcher(const plan_answer *p, const choice *c)
-{
-    return choice_dispatcher(p->result->maker, c)->title;
-}
-
-const char *plan_overlap(overlap_kind overlap)
-{
-    static const char *const words[OVERLAP_KINDS] = {
-        "none", "shared expert", "expert wgrad with dispatch", "EP", "EP, delayed wgrad"};
-    return words[overlap];
-}
-
 const char *plan_knobs_text(const plan_answer *p, const choice *c, arena *a)
 {
     textbuf t = text_init(a);
@@ -186,6 +174,51 @@ static void print_front(const plan_answer *p, arena *a)
     printf("\n");
 }
 
+/* ---- what a file sets */
+
+enum { COLUMNS = 110 };
+
+static void print_wrapped(const char *word, const char *text)
+{
+    int at = (int)strlen(word) + 1;
+    printf("         %s:", word);
+    for (const char *p = text; *p;) {
+        size_t n = strcspn(p, " ");
+        if (at > 0 && at + (int)n > COLUMNS - 9) {
+            printf("\n            ");
+            at = 0;
+        }
+        printf(" %.*s", (int)n, p);
+        at += (int)n + 1;
+        p += n;
+        p += strspn(p, " ");
+    }
+    printf("\n");
+}
+
+static void print_kept(const plan_answer *p, arena *a)
+{
+    textbuf kept = text_init(a), opened = text_init(a);
+    int n[2] = {0, 0};
+    for (int k = 0; k < K_COUNT; k++) {
+        if (!plan_was_set(p, (knob_id)k)) continue;
+        bool open = plan_was_opened(p, (knob_id)k);
+        n[open]++;
+        if (open)
+            text_add(&opened, "%s%s=%s", opened.n ? " " : "", knobs[k].key,
+                     word_quoted(a, value_text(a, p->set->knob[k].v)));
+        else if (strncmp(knobs[k].key, "model.", 6) != 0)
+            text_add(&kept, "%s%s", kept.n ? " " : "", knobs[k].key);
+    }
+    if (!n[0] && !n[1]) return;
+    cli_print("Recipe", "%s sets %d knob%s: %d kept, %d searched%s\n", p->set->name, n[0] + n[1],
+              n[0] + n[1] > 1 ? "s" : "", n[0], n[1],
+              n[1] ? " (--pin KEY=VALUE keeps one, --pin all keeps all)" : "");
+    if (n[1]) print_wrapped("searched", opened.s);
+    if (kept.n) print_wrapped("kept, in addition to the model's", kept.s);
+    printf("\n");
+}
+
 void plan_print(const plan_answer *p, arena *a)
 {
     cli_print("Plan", "%s on %lld %s, sequence length %s, global batch %s (%s)\n\n",
@@ -195,7 +228,7 @@ void plan_print(const plan_answer *p, arena *a)
     job given;
     job_of(&given, p->given);
     cli_print_times(&given, p->hw);
-    plan_print_kept(p, a);
+    print_kept(p, a);
     const char *lost = plan_lost_pins(p, a);
     if (lost) cli_print("Pins", "not kept by the search: %s\n\n", lost);
     print_counts(p, a);

@@ -151,28 +151,11 @@ static status set_batch(recipe *r, const plan_words *w, arena *a, error *err)
 
 /* ---- what a file sets: the job is kept, what a search decides is left open */
 
-static bool by_words(const setting *x)
-{
-    return x->from == FROM_USER && text_equal(x->why, PLAN_BY_WORDS);
-}
-
 static void open_job(plan_answer *p, recipe *r, const plan_words *w, arena *a)
 {
     p->set = ARENA_RAW(a, recipe, 1);
     *p->set = *r;
     if (!w->pin_all) path_open(r, PLAN_BY_WORDS);
-}
-
-bool plan_was_set(const plan_answer *p, knob_id k)
-{
-    const setting *x = &p->set->knob[k], *now = &p->given->knob[k];
-    bool changed = now->from == FROM_USER && !value_equal(now->v, x->v); /* --gpus, --seq, --gbs */
-    return x->from == FROM_USER && !by_words(x) && !changed;
-}
-
-bool plan_was_opened(const plan_answer *p, knob_id k)
-{
-    return plan_was_set(p, k) && axis_decides(k) && !p->pin_all;
 }
 
 /* ---- a recipe to compare with */
@@ -277,5 +260,8 @@ status plan_prepare(plan_answer *p, recipe *r, const plan_words *w, arena *a, er
     p->world = recipe_int(r, K_N_GPUS);
     p->prices.stack = w->stack;
     p->more = w->more;
+    p->any_precision = w->precision != NULL;
+    p->out = w->out;
+    p->steps = w->bring_up;
     return s;
 }

@@ -244,7 +244,7 @@ static status price_recipe(priced *q, const recipe *r, const char *routed, price
     q->n_left_out = price_leaves_out(q->left_out, &s->r, a);
     waiting_begin("price", "simulating the step", WAITING_ABOUT, CHANGES_SECONDS + 1);
     price_setup(&q->p, s, hw, o, a);
-    cli_routing_other(&q->other, r, &(price_job){s, hw, o});
+    price_other_routing(&q->other, r, &(price_job){s, hw, o});
     if (q->trace.path) st = cli_price_trace(&q->traced, &q->trace, &(price_job){s, hw, o}, err);
     q->budget.left = TRY_SECONDS(CHANGES_SECONDS);
     change_job asked = {.given = r, .now = &q->p, .hw = hw, .o = o};

@@ -100,7 +100,7 @@ static bool in_path(const char *name)
 static void say(const words *w, const char *threads)
 {
     fprintf(stderr, "moefold: OMP_NUM_THREADS=%s", threads);
-    for (int i = 0; i < w->n; i++) fprintf(stderr, " %s", cli_quoted(w->a, w->list[i]));
+    for (int i = 0; i < w->n; i++) fprintf(stderr, " %s", word_quoted(w->a, w->list[i]));
     fprintf(stderr, "\n");
 }
 

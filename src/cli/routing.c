@@ -74,44 +74,7 @@ status cli_routing_room(recipe *r, const char *word, arena *a, error *err)
     return OK;
 }
 
-/* ---- the other routing */
-
-/* `forced`: balance is, in one way or the other. */
-static void flip(recipe *r, bool natural, bool forced)
-{
-    if (natural) recipe_set(r, K_FORCE_RANDOM, value_of_bool(false), "natural routing");
-    if (natural || !forced)
-        recipe_set(r, K_FORCE_BALANCE, value_of_bool(!natural), "the other routing");
-    setting *room = &r->knob[K_BUFFER_FACTOR];
-    if (room->from != FROM_USER || room->why == by_word) *room = (setting){.from = FROM_NOTHING};
-}
-
-void cli_routing_other(other_routing *out, const recipe *given, const price_job *j)
-{
-    const setup *now = j->s;
-    *out = (other_routing){0};
-    if (!now->m.moe->experts || now->lay.ep < 2) return;
-    arena *a = arena_create();
-    recipe *r = ARENA_NEW(a, recipe);
-    setup *s = ARENA_NEW(a, setup);
-    price *p = ARENA_NEW(a, price);
-    error err = {{0}};
-    bool asked = j->o && (j->o->skew > 0 || j->o->routing);
-    *r = *given;
-    r->a = a;
-    bool forced = loads_forced(&now->j);
-    out->natural = forced && !asked;
-    flip(r, out->natural, forced);
-    price_options o = {.stack = j->o ? j->o->stack : NULL};
-    *p = (price){0};
-    out->there = setup_init(s, r, a, &err) == OK && s->possible && !s->pipe.why_not;
-    if (out->there) price_setup(p, s, j->hw, &o, a);
-    out->skew = p->skew;
-    out->step_s = p->step_s;
-    out->peak_bytes = p->peak_bytes;
-    out->fits = p->fits;
-    arena_destroy(a);
-}
+/* ---- what there is to say */
 
 const char *cli_other_text(const other_routing *x, arena *a)
 {
@@ -132,8 +95,6 @@ const other_routings_answer *cli_other_answer(const other_routing *x, arena *a)
     *(x->natural ? &out->natural : &out->forced) = other;
     return out;
 }
-
-/* ---- what there is to say */
 
 /* In tenths, as a person would set it. */
 static double factor_for(const price *p)

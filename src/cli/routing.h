@@ -4,7 +4,7 @@
 
 #include "answer/answer.h"
 #include "cli/cli.h"
-#include "predict/price.h"
+#include "library/other_routing.h"
 
 #define ROUTING_WORD "SKEW|FILE"
 #define ROUTING_HELP                                                                               \
@@ -25,15 +25,6 @@ status cli_routing(price_options *o, const char *word, const setup *s, arena *a,
 /* Two lines for people: how full the fullest rank is, and whether routed buffers have room for it.
  * NULL: nothing is to be said. */
 const char *cli_routing_text(const price *p, const price_options *o, arena *a);
-
-/* The recipe with the other routing: forced balance where it is priced with a natural one, natural
- * routing where it forces balance. `there` false: no two ranks share experts. */
-typedef struct other_routing {
-    bool there, natural, fits;
-    double skew, step_s;
-    int64_t peak_bytes;
-} other_routing;
-void cli_routing_other(other_routing *out, const recipe *given, const price_job *j);
 
 /* A line for people, NULL: nothing is to be said; and the key `forced` or `natural`. */
 const char *cli_other_text(const other_routing *x, arena *a);

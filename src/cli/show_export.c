@@ -107,7 +107,7 @@ static void print_nearest(const recipe *given, const setup *s, const export_row 
         return;
     }
     fprintf(stderr, "  the nearest recipe that can be written:");
-    for (int i = 0; i < n->n_words; i++) fprintf(stderr, " %s", cli_quoted(a, n->words[i]));
+    for (int i = 0; i < n->n_words; i++) fprintf(stderr, " %s", word_quoted(a, n->words[i]));
     fprintf(stderr, "\n    this recipe:    %s\n", price_text(s, a));
     fprintf(stderr, "    the nearest:    %s\n", price_text(&n->s, a));
 }

@@ -80,7 +80,7 @@ static const char *command_of(const drawn_job *j, const char *pin, arena *a)
     return arena_text(a, "moefold plan %s --gpus %s --seq %s --gbs %s%s%s%s%s%s%s", j->model,
                       j->gpus, j->seq, j->gbs, j->space ? " --search " : "",
                       j->space ? j->space : "", j->pin ? " --pin " : "", j->pin ? j->pin : "",
-                      pin ? " --pin " : "", pin ? cli_quoted(a, pin) : "");
+                      pin ? " --pin " : "", pin ? word_quoted(a, pin) : "");
 }
 
 /* The plan's job, ready to be searched. */

@@ -10,11 +10,10 @@
  * I2  The batch is kept if some layout divides it. Otherwise it becomes the next larger one that
  *     the count divides, and the output says so. */
 #include <math.h>
-#include <stdio.h>
 
 #include "base/clock.h"
 #include "base/maths.h"
-#include "cli/plan.h"
+#include "library/plan_parts.h"
 
 enum { NODES_MOST = 1 << 14, PARTS_MOST = 16, TIMES_MOST = 64 };
 
@@ -217,53 +216,4 @@ void plan_find_fewest(plan_answer *p, const search_options *o, double seconds, a
     if (w->kept && !p->fewest.f.priced) search_price_found(&p->fewest.f, w->found, &w->o);
     arena_destroy(w->kept);
     if (w->cut && clock_seconds() >= p->until) p->complete = false;
-}
-
-/* ---- what is said of it */
-
-static const char *batch_text(const plan_answer *p, arena *a)
-{
-    const plan_fewest *x = &p->fewest;
-    int64_t asked = recipe_int(p->given, K_GBS);
-    if (x->gbs == asked) return arena_text(a, "batch of %lld", (long long)asked);
-    return arena_text(a, "batch of %lld, because %lld does not divide", (long long)x->gbs,
-                      (long long)asked);
-}
-
-void plan_print_fewest(const plan_answer *p, arena *a)
-{
-    const plan_fewest *x = &p->fewest;
-    const char *name = p->own ? recipe_word(p->given, K_MODEL) : p->given->name;
-    if (!x->gpus) {
-        cli_print("Fewest", "no count up to %lld %s is enough%s\n", (long long)x->looked_to,
-                  p->hw->name, x->exact ? "" : ", among those that were tried");
-        return;
-    }
-    cli_print(
-        "Fewest", "%lld %s are enough%s: moefold plan %s --gpus %lldx%s --seq %lld --gbs %lld\n",
-        (long long)x->gpus, p->hw->name,
-        x->exact ? " (the smallest count of whole nodes)" : " (not every smaller count was tried)",
-        name ? name : p->given->name, (long long)x->gpus, recipe_word(p->given, K_GPU),
-        (long long)recipe_int(p->given, K_SEQ), (long long)x->gbs);
-    printf("         %s; %s\n", choice_text(a, &x->f.c), plan_knobs_text(p, &x->f.c, a));
-    printf("         DP %lld, %s; a step of %.3f s, %s of %s on the fullest rank\n",
-           (long long)x->f.dp, batch_text(p, a), x->f.priced ? x->f.exact.step_s : x->f.step_s,
-           text_bytes(a, x->f.peak_bytes), text_bytes(a, p->hw->usable));
-}
-
-void plan_say_fewest(const plan_answer *p, arena *a)
-{
-    const plan_fewest *x = &p->fewest;
-    const choice *c = &p->result->best[0].c;
-    printf("            This layout runs on multiples of PP x lcm(TP x CP, ETP x EP) = %lld GPUs.",
-           (long long)layout_fewest(c->tp, c->cp, c->pp, c->ep, c->etp));
-    if (!x->gpus)
-        printf(" --more looks for the smallest cluster that holds this job.\n");
-    else if (x->gpus == p->world)
-        printf(" %s\n", x->exact ? "No smaller cluster holds this job."
-                                 : "Not every smaller cluster was tried.");
-    else
-        printf(" %s cluster that\n            holds this job: %lld %s (%s; %s; %s).\n",
-               x->exact ? "The smallest" : "A smaller", (long long)x->gpus, p->hw->name,
-               choice_text(a, &x->f.c), plan_knobs_text(p, &x->f.c, a), batch_text(p, a));
 }

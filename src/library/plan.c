@@ -1,4 +1,5 @@
-/* plan_search.c - the search of `moefold plan`; its defaults are left where nothing fits.
+/* plan.c - the whole of a plan: the search, whose defaults are left where nothing fits, and what
+ * follows from it.
  *
  * I1  Defaults leave out layouts: features that no published run has, weights in 16 bits, other
  *     number formats. That nothing fits is said when nothing fits without them either; a layout
@@ -8,9 +9,17 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "cli/plan.h"
+#include "base/file.h"
+#include "base/waiting.h"
+#include "config/export.h"
+#include "library/plan_parts.h"
+#include "predict/try.h"
 
 enum { OPEN_MOST = 8 }; /* repairs of defaults */
+
+/* How long the smallest cluster is looked for, beside a plan and where nothing fits; the nearest
+ * miss; fewer GPUs. */
+static const double EXTRA_SECONDS = 0.4, ALONE_SECONDS = 4, MISS_SECONDS = 2, ROUNDER_SECONDS = 2;
 
 static bool leave_published(search_options *o, const search_result *r)
 {
@@ -97,14 +106,14 @@ static bool set_open(plan_answer *p, arena *a)
     return false;
 }
 
-status plan_search(plan_answer *p, const plan_words *w, search_options *o, arena *a, error *err)
+static status search(plan_answer *p, search_options *o, arena *a, error *err)
 {
     *o = (search_options){.hw = p->hw,
                           .prices = p->prices,
-                          .any_precision = w->precision != NULL,
+                          .any_precision = p->any_precision,
                           .published = p->published,
                           .judged = p->hw->framework > 0,
-                          .front = w->more,
+                          .front = p->more,
                           .until = p->until};
     p->result = ARENA_NEW(a, search_result);
     status st = plan_refuse_target(p, a, err);
@@ -120,5 +129,116 @@ status plan_search(plan_answer *p, const plan_words *w, search_options *o, arena
         st = against_price(p->compared, p->own, &(searched){p->given, p->result, o}, a, err);
         if (clock_seconds() >= p->until) p->complete = false;
     }
+    return st;
+}
+
+/* ---- what a file sets */
+
+static bool by_words(const setting *x)
+{
+    return x->from == FROM_USER && text_equal(x->why, PLAN_BY_WORDS);
+}
+
+bool plan_was_set(const plan_answer *p, knob_id k)
+{
+    const setting *x = &p->set->knob[k], *now = &p->given->knob[k];
+    bool changed = now->from == FROM_USER && !value_equal(now->v, x->v); /* --gpus, --seq, --gbs */
+    return x->from == FROM_USER && !by_words(x) && !changed;
+}
+
+bool plan_was_opened(const plan_answer *p, knob_id k)
+{
+    return plan_was_set(p, k) && axis_decides(k) && !p->pin_all;
+}
+
+/* ---- what follows from it */
+
+static status write_recipe(const plan_answer *p, arena *a, error *err)
+{
+    recipe *r = ARENA_NEW(a, recipe);
+    search_recipe(r, p->result, p->given, &p->result->best[0].c);
+    textbuf t = text_init(a);
+    recipe_relocate(r, p->out);
+    export_yaml(r, false, &t);
+    return file_write(p->out, t.s, t.n, err);
+}
+
+/* The winner on twice as many GPUs: DP doubles. */
+static void price_next(plan_answer *p, arena *a)
+{
+    recipe *r = ARENA_NEW(a, recipe);
+    try_result t;
+    search_recipe(r, p->result, p->given, &p->result->best[0].c);
+    recipe_set(r, K_N_GPUS, value_of_int(p->world * 2), "--gpus");
+    p->has_next =
+        try_recipe(&t, r, &(try_job){.hw = p->hw, .o = &p->prices, .depth = TRY_PRICE}, a);
+    if (p->has_next) p->next = t.p;
+}
+
+/* The winner with the other routing. */
+static void see_other(plan_answer *p, arena *a)
+{
+    recipe *r = ARENA_NEW(a, recipe);
+    setup *s = ARENA_NEW(a, setup);
+    error err = {{0}};
+    search_recipe(r, p->result, p->given, &p->result->best[0].c);
+    if (setup_init(s, r, a, &err) == OK)
+        price_other_routing(&p->other, r, &(price_job){s, p->hw, &p->prices});
+}
+
+static status find_more(plan_answer *p, const search_options *o, arena *a, error *err)
+{
+    price_next(p, a);
+    plan_find_rounder(p, o, ROUNDER_SECONDS);
+    plan_find_reasons(p, a);
+    if (p->more) plan_find_fewest(p, o, EXTRA_SECONDS, a);
+    if (p->more) plan_try_offload(p, a);
+    if (p->out) TRY(write_recipe(p, a, err));
+    if (p->steps) TRY(plan_make_bring_up(p, p->steps, a, err));
+    see_other(p, a);
+    return OK;
+}
+
+static status too_late(const plan_answer *p, arena *a, error *err)
+{
+    const search_counts *n = &p->result->counts;
+    return error_set(
+        err, ERR_RULE,
+        "no layout was found in %.3g s; %s layouts are ruled out so far. Give the search more time "
+        "(--seconds %.0f), or pin some knobs (--pin key=value)",
+        p->limit,
+        text_grouped(a, n->state + n->saved + n->slow + n->simulated + n->summed + n->rules),
+        10 * p->limit > 60 ? 10 * p->limit : 60);
+}
+
+/* ---- the whole */
+
+status plan_run(plan_answer *p, arena *a, error *err)
+{
+    search_options o;
+    waiting_begin("plan", "searching layouts", WAITING_AT_MOST, p->until - clock_seconds());
+    status st = search(p, &o, a, err);
+    waiting_end();
+    if (plan_refuses(p, &o, a)) {
+        p->end = PLAN_REFUSED;
+        return OK;
+    }
+    TRY(st);
+    p->end = p->result->n_best ? PLAN_FOUND : p->complete ? PLAN_NOTHING : PLAN_LATE;
+    if (p->end == PLAN_LATE) return too_late(p, a, err);
+    bool good = p->end == PLAN_FOUND;
+    waiting_begin("plan", good ? "pricing the reasons" : "what would fit",
+                  good ? WAITING_ABOUT : WAITING_AT_MOST,
+                  !good      ? MISS_SECONDS + ALONE_SECONDS
+                  : p->steps ? 10
+                             : 3);
+    if (good) {
+        st = find_more(p, &o, a, err);
+    } else {
+        plan_find_miss(p, &o, MISS_SECONDS);
+        plan_find_fewest(p, &o, ALONE_SECONDS, a);
+        plan_try_offload(p, a);
+    }
+    waiting_end();
     return st;
 }

@@ -3,10 +3,9 @@
  * Parallel sizes must divide heads, experts, layers and batch, which have many factors of two: 576
  * GPUs may take longer for a batch than 512 do. Counts with more of those factors are searched, of
  * at least RATIO of the GPUs, the roundest first, as long as there is time. */
-#include <stdio.h>
 
 #include "base/clock.h"
-#include "cli/plan.h"
+#include "library/plan_parts.h"
 
 static const double RATIO = 0.7;
 
@@ -53,16 +52,4 @@ void plan_find_rounder(plan_answer *p, const search_options *o, double seconds)
         p->rounder.gpus = n;
         p->rounder.step_s = step;
     }
-}
-
-void plan_print_rounder(const plan_answer *p)
-{
-    const plan_rounder *x = &p->rounder;
-    if (!x->gpus) return;
-    cli_print("\nFewer",
-              "GPUs would do: %lld %s take %.3f s for this batch of %lld, %lld take %.3f s: "
-              "parallel sizes\n         divide %lld better (--gpus %lldx%s)\n",
-              (long long)x->gpus, p->hw->name, x->step_s, (long long)recipe_int(p->given, K_GBS),
-              (long long)p->world, x->before_s, (long long)x->gpus, (long long)x->gpus,
-              recipe_word(p->given, K_GPU));
 }

@@ -3,12 +3,12 @@
  * Rules that read nothing that is searched are found before the search and named all at once, each
  * with a repair. Where sizes and pins leave no layout at all, the rules are asked about recipes in
  * which the rest is filled. */
-#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
-#include "cli/plan.h"
+#include "config/appended.h"
 #include "config/job_of.h"
+#include "library/plan_parts.h"
 
 enum { PINS_MOST = 8 };
 
@@ -79,7 +79,7 @@ static const char *repair_of(const plan_answer *p, const search_options *o, cons
         for (int i = 0; i < v->n_repairs; i++)
             if (changes_pin(p->given, v->repairs[i][0]) == of_pins &&
                 repairs(p, o, v, v->repairs[i], a))
-                return cli_repair_text(cli_appended(p->given, v->repairs[i], a), a);
+                return words_text(recipe_appended(p->given, v->repairs[i], a), a);
     return NULL;
 }
 
@@ -112,23 +112,16 @@ static void list_breaks(violations *out, const plan_answer *p, arena *a)
     out->n_errors = out->n;
 }
 
-bool plan_refuses(const plan_answer *p, const search_options *o, bool json, arena *a)
+bool plan_refuses(plan_answer *p, const search_options *o, arena *a)
 {
     const search_result *r = p->result;
-    violations v = r->never;
-    bool all = v.n > 0;
-    if (!all && !r->n_best && r->complete) list_breaks(&v, p, a);
-    if (!v.n) return false;
-    fprintf(stderr, "moefold plan: there is no valid layout: %s\n",
-            all ? "these rules are broken by every layout"
-                : "every layout that fits breaks one of these rules");
-    for (int i = 0; i < v.n; i++) {
-        const char *repair = repair_of(p, o, &v.list[i], a);
-        fprintf(stderr, "    error %s: %s%s%s\n", v.list[i].rule->id, v.list[i].message,
-                repair ? "; a repair: " : "", repair ? repair : "");
-    }
-    if (json) plan_print_json_none(p, &v, NULL, a);
-    return true;
+    refusal *x = &p->refused;
+    *x = (refusal){.by = r->never, .always = r->never.n > 0};
+    if (!x->always && !r->n_best && r->complete) list_breaks(&x->by, p, a);
+    const char **repairs = ARENA_ARRAY(a, const char *, x->by.n);
+    for (int i = 0; i < x->by.n; i++) repairs[i] = repair_of(p, o, &x->by.list[i], a);
+    x->repairs = repairs;
+    return x->by.n > 0;
 }
 
 /* ---- no layout is legal */
@@ -271,49 +264,4 @@ const char *plan_lost_pins(const plan_answer *p, arena *a)
                  value_text(a, x->v), value_text(a, r->knob[k].v));
     }
     return t.n ? t.s : NULL;
-}
-
-/* ---- what a file sets */
-
-enum { COLUMNS = 110 };
-
-static void print_wrapped(const char *word, const char *text)
-{
-    int at = (int)strlen(word) + 1;
-    printf("         %s:", word);
-    for (const char *p = text; *p;) {
-        size_t n = strcspn(p, " ");
-        if (at > 0 && at + (int)n > COLUMNS - 9) {
-            printf("\n            ");
-            at = 0;
-        }
-        printf(" %.*s", (int)n, p);
-        at += (int)n + 1;
-        p += n;
-        p += strspn(p, " ");
-    }
-    printf("\n");
-}
-
-void plan_print_kept(const plan_answer *p, arena *a)
-{
-    textbuf kept = text_init(a), opened = text_init(a);
-    int n[2] = {0, 0};
-    for (int k = 0; k < K_COUNT; k++) {
-        if (!plan_was_set(p, (knob_id)k)) continue;
-        bool open = plan_was_opened(p, (knob_id)k);
-        n[open]++;
-        if (open)
-            text_add(&opened, "%s%s=%s", opened.n ? " " : "", knobs[k].key,
-                     cli_quoted(a, value_text(a, p->set->knob[k].v)));
-        else if (strncmp(knobs[k].key, "model.", 6) != 0)
-            text_add(&kept, "%s%s", kept.n ? " " : "", knobs[k].key);
-    }
-    if (!n[0] && !n[1]) return;
-    cli_print("Recipe", "%s sets %d knob%s: %d kept, %d searched%s\n", p->set->name, n[0] + n[1],
-              n[0] + n[1] > 1 ? "s" : "", n[0], n[1],
-              n[1] ? " (--pin KEY=VALUE keeps one, --pin all keeps all)" : "");
-    if (n[1]) print_wrapped("searched", opened.s);
-    if (kept.n) print_wrapped("kept, in addition to the model's", kept.s);
-    printf("\n");
 }

@@ -4,9 +4,8 @@
  * I1  Nothing is claimed of an alternative but its price, or the rule that it breaks.
  * I2  What a person pinned has no alternative.
  * I3  An alternative that is faster and fits says why it is not the winner. */
-#include <stdio.h>
 
-#include "cli/plan.h"
+#include "library/plan_parts.h"
 #include "config/judgement.h"
 #include "config/target.h"
 #include "plan/search_ties.h"
@@ -223,53 +222,4 @@ status plan_refuse_target(plan_answer *p, arena *a, error *err)
         if (all.list[i].rule->number == RULE_target_can_run) never->list[never->n++] = all.list[i];
     never->n_errors = never->n;
     return never->n ? error_set(err, ERR_RULE, "%s", never->list[0].message) : OK;
-}
-
-/* ---- printed */
-
-static void say_moved(const plan_other *o, const price *now)
-{
-    enum { SHOWN = 2 };
-    moved kinds[MOVED_MAX];
-    int n = price_moved(kinds, now, &o->p);
-    for (int k = 0; k < n && k < SHOWN; k++)
-        printf("%s%s %+.3g s", k ? ", " : "  ", kinds[k].title, kinds[k].seconds);
-}
-
-void plan_say_others(const plan_answer *p, const char *topic)
-{
-    const price *now = &p->result->best[0].exact;
-    for (int i = 0; i < p->reasons.n; i++) {
-        const plan_other *o = &p->reasons.list[i];
-        if (!text_equal(o->topic, topic)) continue;
-        printf("              instead %-34s", o->name);
-        if (!o->priced) {
-            printf(" breaks the rule %s\n", o->rule);
-            continue;
-        }
-        printf(" %9.3f s %+7.1f %% %8.2f GiB%s", o->p.step_s, 100 * (o->p.step_s / now->step_s - 1),
-               (double)o->p.peak_bytes / 1073741824.0, o->p.fits ? "" : ", does not fit;");
-        say_moved(o, now);
-        printf(o->left ? "; %s\n" : "%s\n", o->left ? o->left : "");
-    }
-}
-
-void plan_say_warnings(const plan_answer *p, arena *a)
-{
-    const violations *v = &p->reasons.warnings;
-    if (!v->n) return;
-    cli_print("\nCheck",
-              "`moefold check` says this of the winner; our prediction of each repair says why it "
-              "is not made:\n\n");
-    for (int i = 0; i < v->n; i++) {
-        printf("         %s: %s\n", v->list[i].rule->id, v->list[i].message);
-        for (int k = 0; k < v->list[i].n_repairs; k++) {
-            printf("           repair: %s", cli_repair_text(v->list[i].repairs[k], a));
-            const char *cost = repair_text(&v->list[i].prices[k], a);
-            printf(" (%s)\n", cost                          ? cost
-                              : v->list[i].prices[k].priced ? "the same speed"
-                                                            : "it breaks a rule, or cannot be "
-                                                              "built");
-        }
-    }
 }

@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 
 #include "base/file.h"
-#include "cli/plan.h"
+#include "library/plan_parts.h"
 #include "config/job_of.h"
 #include "ir/segment.h"
 #include "config/export.h"
@@ -275,30 +275,4 @@ status plan_make_bring_up(plan_answer *p, const char *folder, arena *a, error *e
         st = write_step(x, folder, n, a, err);
     }
     return st;
-}
-
-/* ---- printed */
-
-void plan_print_bring_up(const plan_answer *p)
-{
-    const plan_bring_up *b = &p->bring_up;
-    if (!b->folder) return;
-    printf("\n"
-           "Bring-up %s: one recipe per step; the last is the winner. Run each for 50 steps: the "
-           "mean of steps 41 to 50\n"
-           "         is its speed, and its loss curve must match that of the first.\n\n",
-           b->folder);
-    printf("            step s  tok/s/GPU      GiB  recipe\n");
-    for (int i = 0; i < b->n; i++) {
-        const bring_up_step *x = &b->list[i];
-        if (x->skipped) {
-            printf("                         skipped    %s: %s\n", x->what, x->skipped);
-            continue;
-        }
-        printf("         %9.3f %10.1f %8.2f  %-26s %s\n", x->p.step_s, x->p.tokens_per_s_per_gpu,
-               (double)x->p.peak_bytes / 1073741824.0, x->file, x->what);
-        if (x->added) printf("%40s added to make it fit: %s\n", "", x->added);
-        for (const char *const *w = x->added_rules; w && *w; w++)
-            printf("%40s added to satisfy rules: %s\n", "", *w);
-    }
 }

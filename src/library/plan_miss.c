@@ -7,7 +7,7 @@
  * I1  `miss` is a layout whose bytes are those of its whole program; no layout needs less than
  *     `miss_least`. */
 #include "base/clock.h"
-#include "cli/plan.h"
+#include "library/plan_parts.h"
 
 enum { DOUBLINGS = 10, HALVINGS = 16 };
 

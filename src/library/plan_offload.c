@@ -12,10 +12,9 @@
  *     compared by memory, and only the last one that is kept is priced.
  * I2  A variant is kept only if it fits or, while none fits yet, if it needs less memory than the
  *     one kept before. */
-#include <stdio.h>
 
 #include "base/clock.h"
-#include "cli/plan.h"
+#include "library/plan_parts.h"
 #include "ir/segment.h"
 
 enum { ATTENTION = 1, EVERYTHING = 3, SETS };
@@ -276,51 +275,4 @@ void plan_try_offload(plan_answer *p, arena *a)
         plan_price_words(&p->offload.p, p, &p->offload.c, words_of(t, p->offload.set), a);
     const price *first = r->n_best ? &r->best[0].exact : NULL;
     p->offload.helps = p->offload.p.fits && (!first || p->offload.p.step_s < first->step_s);
-}
-
-/* ---- what is said of it */
-
-static const char *layout_text(const plan_answer *p, arena *a)
-{
-    const plan_offload *x = &p->offload;
-    return arena_text(a, "%s; %s", choice_text(a, &x->c), plan_knobs_text(p, &x->c, a));
-}
-
-void plan_say_offload(const plan_answer *p, arena *a)
-{
-    const plan_offload *x = &p->offload;
-    if (!x->tried) return;
-    printf("            Activation offload is not part of the search; %d variants were tried on "
-           "the layouts of the list:\n"
-           "            ",
-           x->tried);
-    if (!x->helps) {
-        printf("none fits and is faster than the first.\n");
-        return;
-    }
-    double first = p->result->best[0].exact.step_s;
-    printf("%.1f %% shorter, %.3f s with %.2f GiB, and %.2f GiB on each GPU's host: %s\n"
-           "            --pin model.fine_grained_activation_offloading=true --pin "
-           "model.offload_modules=[%s] searches with it.\n",
-           100 * (1 - x->p.step_s / first), x->p.step_s, (double)x->p.peak_bytes / 1073741824.0,
-           (double)x->p.host_bytes / 1073741824.0, layout_text(p, a), x->modules);
-}
-
-void plan_print_offload(const plan_answer *p, arena *a)
-{
-    const plan_offload *x = &p->offload;
-    if (!x->tried_any) return;
-    if (!x->helps) {
-        cli_print("Offload",
-                  "activation offload does not make it fit: it still needs %s (the least of %d "
-                  "variants)\n",
-                  text_bytes(a, x->p.peak_bytes), x->tried);
-        return;
-    }
-    cli_print("Offload",
-              "fits on these GPUs: activation offload (model.offload_modules=[%s])\n"
-              "         %s\n"
-              "         %s of %s on the fullest rank, and %s on its host; a step of %.3f s\n",
-              x->modules, layout_text(p, a), text_bytes(a, x->p.peak_bytes),
-              text_bytes(a, p->hw->usable), text_bytes(a, x->p.host_bytes), x->p.step_s);
 }

@@ -1,0 +1,42 @@
+/* other_routing.c - a recipe with the other routing. */
+#include "library/other_routing.h"
+
+#include "config/loads.h"
+
+/* `forced`: balance is, in one way or the other. A room that --routing set is the old one's. */
+static void flip(recipe *r, bool natural, bool forced)
+{
+    if (natural) recipe_set(r, K_FORCE_RANDOM, value_of_bool(false), "natural routing");
+    if (natural || !forced)
+        recipe_set(r, K_FORCE_BALANCE, value_of_bool(!natural), "the other routing");
+    setting *room = &r->knob[K_BUFFER_FACTOR];
+    if (room->from != FROM_USER || text_equal(room->why, "--routing"))
+        *room = (setting){.from = FROM_NOTHING};
+}
+
+void price_other_routing(other_routing *out, const recipe *given, const price_job *j)
+{
+    const setup *now = j->s;
+    *out = (other_routing){0};
+    if (!now->m.moe->experts || now->lay.ep < 2) return;
+    arena *a = arena_create();
+    recipe *r = ARENA_NEW(a, recipe);
+    setup *s = ARENA_NEW(a, setup);
+    price *p = ARENA_NEW(a, price);
+    error err = {{0}};
+    bool asked = j->o && (j->o->skew > 0 || j->o->routing);
+    *r = *given;
+    r->a = a;
+    bool forced = loads_forced(&now->j);
+    out->natural = forced && !asked;
+    flip(r, out->natural, forced);
+    price_options o = {.stack = j->o ? j->o->stack : NULL};
+    *p = (price){0};
+    out->there = setup_init(s, r, a, &err) == OK && s->possible && !s->pipe.why_not;
+    if (out->there) price_setup(p, s, j->hw, &o, a);
+    out->skew = p->skew;
+    out->step_s = p->step_s;
+    out->peak_bytes = p->peak_bytes;
+    out->fits = p->fits;
+    arena_destroy(a);
+}

@@ -1,0 +1,51 @@
+/* plan_parts.h - what the files that make a plan share. */
+#ifndef LIBRARY_PLAN_PARTS_H
+#define LIBRARY_PLAN_PARTS_H
+
+#include "library/plan.h"
+
+/* A search that is under way when a walk's time is up may go on for so long. Walks count the
+ * processor's seconds, so that other jobs on the machine change no answer. */
+static const double WALK_GRACE_SECONDS = 2;
+
+/* plan_fewest.c: sets `fewest`; looks no longer than about that many seconds. */
+void plan_find_fewest(plan_answer *p, const search_options *o, double seconds, arena *a);
+
+/* plan_rounder.c: sets `rounder`, in about that many seconds of the processor. */
+void plan_find_rounder(plan_answer *p, const search_options *o, double seconds);
+
+/* plan_miss.c: finds the nearest miss, in about that many seconds. */
+void plan_find_miss(plan_answer *p, const search_options *o, double seconds);
+
+/* plan_offload.c: sets `offload`. */
+void plan_try_offload(plan_answer *p, arena *a);
+
+/* plan_refuse.c: what cannot be planned, and what to change. plan_refuses sets `refused` where rules
+ * stand against every layout; plan_why_none sets `err`. */
+bool plan_refuses(plan_answer *p, const search_options *o, arena *a);
+status plan_why_none(const plan_answer *p, const search_options *o, arena *a, error *err);
+
+/* plan_reasons.c: ERR_RULE, and result->never, where a pin is nothing that the target can run. */
+status plan_refuse_target(plan_answer *p, arena *a, error *err);
+void plan_find_reasons(plan_answer *p, arena *a); /* sets `reasons` */
+
+/* plan_bring_up.c: writes the recipes, after reasons are found. */
+status plan_make_bring_up(plan_answer *p, const char *folder, arena *a, error *err);
+
+/* plan_trial.c: the price of a layout with overrides ("key=value key=value"; NULL: none). False: it breaks a
+ * rule. */
+bool plan_price_words(price *out, const plan_answer *p, const choice *c, const char *words,
+                      arena *a);
+
+/* The same; of what does not fit memory alone is found. */
+bool plan_fit_words(price *out, const plan_answer *p, const choice *c, const char *words, arena *a);
+
+/* The same: sets its price and what is unsupported, or the rule that it breaks; NULL there: there
+ * is no such layout. */
+bool plan_price_trial(plan_other *out, const plan_answer *p, const choice *c, const char *words,
+                      arena *a);
+
+/* Half of TP, CP or PP; false: there is no half. */
+bool plan_halve(choice *c, knob_id size);
+
+#endif
