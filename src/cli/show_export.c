@@ -1,8 +1,8 @@
 /* show_export.c - `moefold show --as SYSTEM`: the recipe for another system, or why it cannot be
- * written and what is nearest.
+ * written and what is nearest. `launch` and `tune --next` put it into a batch script.
  *
  * I1  What is written for another system starts there: nothing is left out without a word, and no
- *     rule of that system is broken. Otherwise nothing goes to the standard output. */
+ *     rule of that system is broken. Otherwise nothing is written. */
 #include <stdio.h>
 #include <string.h>
 
@@ -17,19 +17,11 @@
 typedef struct export_row {
     const char *name, *title;
     knob_system system; /* MOEFOLD: our own format */
-    void (*write)(const recipe *r, textbuf *out);
 } export_row;
 
-static void write_recipe(const recipe *r, textbuf *out)
-{
-    export_yaml(r, false, out);
-}
-
-static const export_row exports[] = {
-    {"megatron-lm", "Megatron-LM", MEGATRON_LM, export_megatron_lm},
-    {"megatron-bridge", "Megatron-Bridge", MEGATRON_BRIDGE, export_bridge},
-    {"recipe", "moefold", MOEFOLD, write_recipe},
-};
+static const export_row exports[] = {{"megatron-lm", "Megatron-LM", MEGATRON_LM},
+                                     {"megatron-bridge", "Megatron-Bridge", MEGATRON_BRIDGE},
+                                     {"recipe", "moefold", MOEFOLD}};
 
 /* ---- the nearest recipe that can be written */
 
@@ -113,39 +105,40 @@ static void print_nearest(const recipe *given, const setup *s, const export_row 
 }
 
 /* In the export, and where the price is another, to who reads only the terminal, too. */
-static void print_followed(knob_id k, const setup *was, const setup *s, arena *a)
+static void add_followed(textbuf *out, knob_id k, const setup *was, const setup *s, const char *by)
 {
+    arena *a = out->a;
     const char *before = price_text(was, a), *after = price_text(s, a);
     const bool same = strcmp(before, after) == 0;
     const char *text = arena_text(a, "%s=%s instead of %s (%s): %s; %s%s%s", knobs[k].key,
                                   value_text(a, s->r.knob[k].v), value_text(a, was->r.knob[k].v),
                                   was->r.knob[k].why, s->r.knob[k].why, before,
                                   same ? " with both" : " -> ", same ? "" : after);
-    printf("# %s\n", text);
+    text_add(out, "# %s\n", text);
     if (!same)
-        fprintf(stderr, "moefold show: %s; give %s=%s to plan, too, to search with it\n", text,
+        fprintf(stderr, "moefold %s: %s; give %s=%s to plan, too, to search with it\n", by, text,
                 knobs[k].key, value_text(a, s->r.knob[k].v));
 }
 
 /* ---- refusals */
 
-static int print_gaps(const setup *s, const export_row *to, arena *a)
+static int print_gaps(const setup *s, const export_row *to, const char *by, arena *a)
 {
     export_gap gaps[EXPORT_GAPS_MAX];
     int n = export_gaps(&s->r, to->system, gaps, a);
     for (int i = 0; i < n; i++) {
         const setting *set = &s->r.knob[gaps[i].knob];
-        fprintf(stderr, "moefold show: %s=%s (%s) cannot be written for %s: %s\n",
+        fprintf(stderr, "moefold %s: %s=%s (%s) cannot be written for %s: %s\n", by,
                 knobs[gaps[i].knob].key, value_text(a, set->v), set->why, to->title, gaps[i].why);
     }
     return n;
 }
 
-static void print_errors(const violations *found)
+static void print_errors(const violations *found, const char *by)
 {
     for (int k = 0; k < found->n_errors; k++)
         if (found->list[k].rule->number != RULE_target_can_run) /* gaps say it */
-            fprintf(stderr, "moefold show: error %s: %s\n", found->list[k].rule->id,
+            fprintf(stderr, "moefold %s: error %s: %s\n", by, found->list[k].rule->id,
                     found->list[k].message);
 }
 
@@ -156,17 +149,20 @@ static bool is_lost(const char *note)
     return strstr(note, "no effect here") || strstr(note, "moefold has no knob for it");
 }
 
-static void print_notes(const recipe *r)
+static void print_notes(const recipe *r, const char *by)
 {
     for (int i = 0; i < r->n_notes; i++)
-        if (is_lost(r->notes[i])) fprintf(stderr, "moefold show: not written: %s\n", r->notes[i]);
+        if (is_lost(r->notes[i])) fprintf(stderr, "moefold %s: not written: %s\n", by, r->notes[i]);
 }
 
-static status export_to(const recipe *given, const setup *s, const export_row *to, arena *a,
-                        error *err)
+status cli_export(textbuf *out, const recipe *given, const setup *s, const export_words *w,
+                  error *err)
 {
+    arena *a = out->a;
     const setup *was = s;
+    const export_row *to = exports;
     recipe *there = ARENA_NEW(a, recipe);
+    while (to->system != w->system) to++;
     *there = *given;
     const knob_id follows = export_follow(there, &s->r, to->system);
     if (follows < K_COUNT) {
@@ -177,19 +173,22 @@ static status export_to(const recipe *given, const setup *s, const export_row *t
     }
     violations found;
     rules_check(&found, s, to->system != MOEFOLD, a);
-    int n_gaps = to->system == MOEFOLD ? 0 : print_gaps(s, to, a);
-    print_errors(&found);
+    int n_gaps = to->system == MOEFOLD ? 0 : print_gaps(s, to, w->command, a);
+    print_errors(&found, w->command);
     if (to->system != MOEFOLD && (n_gaps || found.n_errors)) {
         print_nearest(given, s, to, a);
         return error_set(err, ERR_RULE,
                          "%s: nothing is written for %s, because it would not run there", s->r.name,
                          to->title);
     }
-    textbuf out = text_init(a);
-    to->write(&s->r, &out);
-    fputs(out.s, stdout);
-    if (follows < K_COUNT) print_followed(follows, was, s, a);
-    print_notes(&s->r);
+    if (to->system == MEGATRON_LM)
+        export_megatron_lm_by(&s->r, w->launcher, w->more, out);
+    else if (to->system == MEGATRON_BRIDGE)
+        export_bridge(&s->r, out);
+    else
+        export_yaml(&s->r, false, out);
+    if (follows < K_COUNT) add_followed(out, follows, was, s, w->command);
+    print_notes(&s->r, w->command);
     return OK;
 }
 
@@ -213,8 +212,15 @@ static status print_config(const setup *s, arena *a, error *err)
 status show_export(const recipe *given, const setup *s, const char *system, arena *a, error *err)
 {
     if (strcmp(system, "config.json") == 0) return print_config(s, a, err);
-    for (size_t i = 0; i < sizeof exports / sizeof exports[0]; i++)
-        if (strcmp(exports[i].name, system) == 0) return export_to(given, s, &exports[i], a, err);
+    for (size_t i = 0; i < sizeof exports / sizeof exports[0]; i++) {
+        if (strcmp(exports[i].name, system) != 0) continue;
+        textbuf out = text_init(a);
+        const export_words w = {
+            .command = "show", .system = exports[i].system, .launcher = "", .more = ""};
+        TRY(cli_export(&out, given, s, &w, err));
+        fputs(out.s, stdout);
+        return OK;
+    }
     return error_set(err, ERR_INPUT,
                      "--as %s: known are megatron-lm, megatron-bridge, recipe and config.json",
                      system);

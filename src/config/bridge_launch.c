@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/maths.h"
+#include "config/export.h"
 
 bool bridge_launches(const char *program)
 {
@@ -56,6 +57,15 @@ static const char *model_of(const char *name)
         if (strncmp(name, models[i].start, n) == 0 && (name[n] == '_' || !name[n]))
             return models[i].model;
     }
+    return NULL;
+}
+
+const char *export_bridge_recipe(const recipe *resolved, arena *a)
+{
+    const char *model = recipe_word(resolved, K_MODEL);
+    for (int i = 0; model && i < N_MODELS; i++)
+        if (text_equal(models[i].model, model))
+            return arena_text(a, "%s_pretrain_config", models[i].start);
     return NULL;
 }
 

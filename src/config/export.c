@@ -8,7 +8,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "base/maths.h"
 #include "config/export_parts.h"
 #include "config/megatron_table.h"
 
@@ -16,8 +15,9 @@ typedef struct writer {
     const recipe *r;
     textbuf *out;
     arena *a;
-    bool begun;         /* a flag was written */
-    bool said[K_COUNT]; /* the flags so far tell this knob's value */
+    const char *launcher, *more; /* words before torchrun, and behind the last flag */
+    bool begun;                  /* a flag was written */
+    bool said[K_COUNT];          /* the flags so far tell this knob's value */
 } writer;
 
 /* ---- which knobs */
@@ -245,7 +245,7 @@ static bool is_environment(knob_id k)
 /* The command line: environment, torchrun with as many processes as GPUs, the script. */
 static void write_launch(writer *w)
 {
-    int64_t gpus = recipe_int(w->r, K_N_GPUS), per_node = recipe_int(w->r, K_GPUS_PER_NODE);
+    const export_nodes n = export_nodes_of(w->r);
     for (int k = 0; k < K_COUNT; k++) {
         if (!is_environment((knob_id)k) || !recipe_given(w->r, (knob_id)k)) continue;
         value v = w->r->knob[k].v;
@@ -256,12 +256,9 @@ static void write_launch(writer *w)
     }
     if (recipe_on(w->r, K_OFFLOAD)) text_add(w->out, "%s=1 ", EXPORT_OFFLOAD_VARIABLE);
     if (export_wants_register(w->r)) text_add(w->out, "%s=0 ", EXPORT_REGISTER_VARIABLE);
-    if (per_node < 1 || per_node > gpus) per_node = gpus;
-    if (gpus > 0 && gpus % per_node) per_node = gcd64(gpus, per_node); /* nodes are alike there */
-    text_add(w->out, "torchrun");
-    if (gpus > 0)
-        text_add(w->out, " --nnodes %" PRId64 " --nproc-per-node %" PRId64, gpus / per_node,
-                 per_node);
+    text_add(w->out, "%storchrun", w->launcher);
+    if (n.nodes > 0)
+        text_add(w->out, " --nnodes %" PRId64 " --nproc-per-node %" PRId64, n.nodes, n.gpus);
     text_add(w->out, " pretrain_gpt.py");
     w->begun = true;
 }
@@ -278,21 +275,29 @@ static void write_unsaid(writer *w)
             text_add(w->out, "# no flag: %s=%s\n", knobs[k].key, value_text(w->a, w->r->knob[k].v));
 }
 
-static writer *write_all(const recipe *resolved, textbuf *out)
+static writer *write_all(const recipe *resolved, const char *launcher, const char *more,
+                         textbuf *out)
 {
     writer *w = ARENA_NEW(out->a, writer);
-    *w = (writer){.r = resolved, .out = out, .a = out->a};
+    *w = (writer){.r = resolved, .out = out, .a = out->a, .launcher = launcher, .more = more};
     write_launch(w);
     write_combos(w);
     for (int k = 0; k < K_COUNT; k++) write_knob(w, (knob_id)k);
     write_required(w);
+    if (*more) begin_flag(w, more);
     text_add(out, "\n");
     return w;
 }
 
 void export_megatron_lm(const recipe *resolved, textbuf *out)
 {
-    writer *w = write_all(resolved, out);
+    export_megatron_lm_by(resolved, "", "", out);
+}
+
+void export_megatron_lm_by(const recipe *resolved, const char *launcher, const char *more,
+                           textbuf *out)
+{
+    writer *w = write_all(resolved, launcher, more, out);
     explain_required(w);
     write_unsaid(w);
     export_remarks(resolved, out);
@@ -301,7 +306,7 @@ void export_megatron_lm(const recipe *resolved, textbuf *out)
 bool export_lm_says(const recipe *resolved, bool *unsaid, arena *a)
 {
     textbuf scratch = text_init(a);
-    writer *w = write_all(resolved, &scratch);
+    writer *w = write_all(resolved, "", "", &scratch);
     bool all = true;
     for (int k = 0; k < K_COUNT; k++) {
         unsaid[k] = is_unsaid(w, (knob_id)k);

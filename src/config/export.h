@@ -15,6 +15,21 @@
  * reads it back. */
 void export_megatron_lm(const recipe *resolved, textbuf *out);
 
+/* The same with `launcher` right before torchrun ("srun ") and `more` behind the last flag. */
+void export_megatron_lm_by(const recipe *resolved, const char *launcher, const char *more,
+                           textbuf *out);
+
+/* The nodes that torchrun is told, all alike: where the last one would not be full, each has fewer
+ * processes. {0, 0}: the number of GPUs is not known. */
+typedef struct export_nodes {
+    int64_t nodes, gpus; /* the latter of one node */
+} export_nodes;
+export_nodes export_nodes_of(const recipe *resolved);
+
+/* The recipe of Megatron-Bridge that has this model (a preset): NAME_pretrain_config; NULL: none is
+ * known here. */
+const char *export_bridge_recipe(const recipe *resolved, arena *a);
+
 /* A knob whose value the other system cannot be told. */
 typedef struct export_gap {
     knob_id knob;

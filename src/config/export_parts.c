@@ -6,6 +6,9 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/maths.h"
+#include "config/export.h"
+
 /* A knob matters where another one is on, is given, or is a certain word. */
 static const struct {
     knob_id k, needs;
@@ -130,4 +133,13 @@ void export_remarks(const recipe *r, textbuf *out)
     if (recipe_has(r, K_BALANCING, "global_aux_loss") && !recipe_on(r, K_GLOBAL_AUX_COMPAT))
         text_add(out,
                  "# Megatron divides the gradient of the global auxiliary loss by DP once more\n");
+}
+
+export_nodes export_nodes_of(const recipe *resolved)
+{
+    int64_t gpus = recipe_int(resolved, K_N_GPUS), per = recipe_int(resolved, K_GPUS_PER_NODE);
+    if (gpus < 1) return (export_nodes){0};
+    if (per < 1 || per > gpus) per = gpus;
+    if (gpus % per) per = gcd64(gpus, per);
+    return (export_nodes){gpus / per, per};
 }

@@ -57,7 +57,7 @@ name=$'evil\ntouch pwned\n#.yaml'
     "$moefold" tune "${machine[@]}" --dir tuned --next
 ) >"$work/out" 2>&1
 expect script_names_the_link 0 'planned for cluster.gpu=./plain.yaml ' cat "$work/a.sh"
-expect trial_names_the_link 0 'planned for cluster.gpu=.*/plain.yaml ' cat "$work/tuned/000/megatron.sh"
+expect trial_names_the_link 0 'planned for cluster.gpu=.*/plain.yaml ' cat "$work/tuned/000/job.sh"
 expect recipe_of_a_link_is_read 0 'cluster.gpu' sh -c "cd '$work' && '$moefold' show a.yaml"
 expect hostile_file_itself 2 'holds a control character' sh -c "cd '$work' && '$moefold' show tiny cluster.gpu=\"\$1\"" - "./$name"
 

@@ -68,7 +68,9 @@ expect the_best_is_a_recipe 0 'VALID|valid' "$moefold" check "$work/microbatch/b
 far=(recipes/qwen3-30b-4k-h100.yaml --dir "$work/far")
 expect nothing_is_out 2 'no trial of .* is waiting for a log' "$moefold" tune "${far[@]}" --tell tests/data/profile/megatron.log
 expect the_start_is_written 0 'Trial 0 .*no change' "$moefold" tune "${far[@]}" --next
-expect as_megatron_takes_it 0 'torchrun .*pretrain_gpt.py' cat "$work/far/000/megatron.sh"
+expect as_megatron_takes_it 0 'torchrun .*pretrain_gpt.py' cat "$work/far/000/job.sh"
+expect so_many_steps_as_count 0 '^--train-iters 20' cat "$work/far/000/job.sh"
+expect with_a_log_to_tell 0 '^#SBATCH --output=log$' cat "$work/far/000/job.sh"
 expect as_a_batch_script 0 '^#SBATCH --nodes=2' cat "$work/far/000/job.sh"
 check that_bash_takes bash -n "$work/far/000/job.sh"
 expect only_one_is_out 0 'Trial 0 ' "$moefold" tune "${far[@]}" --next
@@ -77,6 +79,9 @@ expect its_log_is_taken 0 'measured 21.1 s' "$moefold" tune "${far[@]}" --tell t
 expect the_next_one_has_a_reason 0 'because communication is the wall of trial 0' "$moefold" tune "${far[@]}" --next
 printf 'torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB\n' >"$work/oom.log"
 expect no_memory_there 0 'no memory' "$moefold" tune "${far[@]}" --tell "$work/oom.log"
+expect what_megatron_cannot_run_is_no_trial 1 'trial 0 .no change. is not written.*repair' \
+    "$moefold" tune recipes/qwen3-30b-4k-h100.yaml model.cross_entropy_fusion_impl=te --dir "$work/refused" --next
+check and_leaves_no_file_of_it [ ! -e "$work/refused/000" ]
 expect both_at_once 2 'one after the other' "$moefold" tune "${far[@]}" --next --tell x
 
 # ---- one at a time in a folder
