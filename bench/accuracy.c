@@ -1,18 +1,19 @@
 /* accuracy.c - our prices against published speeds and memory, row by row.
  *
  * `accuracy` prints docs/ACCURACY.md's tables; --csv and --json the same for programs, --parts
- * where the steps go (with --winners: those of the winners). --fit looks for better numbers of
- * machines on one half of the set and prints them beside what they would change; it writes
- * nothing. */
+ * where the steps go (with --winners: those of the winners). --unseen scores rows that nothing was
+ * fitted to. --fit sets the fitted numbers of machines on all sources but one, and scores that one:
+ * each in turn, or --without SOURCE; it writes nothing. */
 #include "accuracy_bands.h"
 #include "accuracy_fit.h"
 #include "accuracy_parts.h"
 #include "accuracy_print.h"
+#include "accuracy_unseen.h"
 #include "accuracy_winners.h"
 
 typedef struct options {
-    bool json, csv, fit, bands, winners, parts;
-    const char *folder, *only;
+    bool json, csv, fit, bands, winners, parts, unseen;
+    const char *folder, *only, *without;
 } options;
 
 static status read_options(int argc, char **argv, options *o, error *err)
@@ -29,17 +30,22 @@ static status read_options(int argc, char **argv, options *o, error *err)
             o->bands = true;
         else if (strcmp(argv[i], "--winners") == 0)
             o->winners = true;
+        else if (strcmp(argv[i], "--unseen") == 0)
+            o->unseen = true;
         else if (strcmp(argv[i], "--parts") == 0)
             o->parts = true;
         else if (strcmp(argv[i], "--hardware") == 0 && more)
             o->folder = argv[++i];
+        else if (strcmp(argv[i], "--without") == 0 && more)
+            o->without = argv[++i];
         else if (strcmp(argv[i], "--only") == 0 && more)
             o->only = argv[++i];
         else
             return error_set(
                 err, ERR_INPUT,
-                "'%s' is not understood: accuracy [--json | --csv | --bands | --winners] [--parts] "
-                "[--fit] [--hardware DIR] [--only PART-OF-AN-ID]",
+                "'%s' is not understood: accuracy [--json | --csv | --bands | --winners | "
+                "--unseen] "
+                "[--parts] [--fit [--without SOURCE]] [--hardware DIR] [--only PART-OF-AN-ID]",
                 argv[i]);
     }
     return OK;
@@ -56,14 +62,21 @@ static void keep_only(judging *b, const char *part)
 
 static status judge(judging *b, const options *o, error *err)
 {
+    if (o->unseen) {
+        TRY(unseen_read(b, err));
+        print_unseen(b);
+        print_unseen_rows(b);
+        return OK;
+    }
     status st = rows_read(b, err);
     if (st) return st;
     if (o->only) keep_only(b, o->only);
     st = rows_price(b, err);
     if (st) return st;
     if (o->fit) {
-        fit_family(b, 'H');
-        fit_family(b, 'B');
+        TRY(unseen_read(b, err));
+        print_fit(b, o->without);
+        return OK;
     }
     if (o->bands) return print_bands_def(b, err);
     if (o->winners) {

@@ -1,19 +1,19 @@
-/* accuracy_fit.h - a few multipliers on the numbers of machines, found on one half of the set.
+/* accuracy_fit.h - the fitted numbers of machines, set by a program: on the rows of all sources but
+ * one, and scored on that one.
  *
- * One descent for each family of GPUs: a coordinate at a time, up and down, with steps that halve.
- * The loss is the mean size of log(ours / published) over the fitted half (rounded off below 5 %),
- * and 0.03 for every unit of log by which a multiplier leaves 1, twice that for a generation that
- * leaves the next newer one: what helps little stays as it was measured, and generations carry what
- * nothing else explains. Containers from 26.06 on are the measure, with factor 1: what was run in
- * both 26.06 and 26.08 was as fast in both. */
+ * Every number is moved alone, down and up, and all rows are priced: how the logarithm of a price
+ * moves with that of a number is taken as straight between these three points, and of several
+ * numbers as a sum. On that the mean size of log(ours / published) is made small, each source
+ * counting as much as the root of its rows, number after number. Prices with what was found are
+ * exact again. Factors of generations begin at 1, other numbers where they stand. Nothing is
+ * written. */
 #ifndef BENCH_ACCURACY_FIT_H
 #define BENCH_ACCURACY_FIT_H
 
-#include "accuracy_rows.h"
+#include "accuracy_unseen.h"
 
 typedef struct tunable {
     const char *name;
-    double least, most;
     void (*apply)(hardware *h, double x);
 } tunable;
 
@@ -30,200 +30,224 @@ static inline void tune_narrow(hardware *h, double x)
 {
     h->narrow_calls *= x;
 }
+static inline void tune_replay(hardware *h, double x)
+{
+    for (int way = 0; way < 2; way++) h->calls[CALL_REPLAY][way] *= x;
+}
+static inline void tune_share(hardware *h, double x)
+{
+    if (strchr(h->name, 'B')) h->near_share = fmin(h->near_share * x, 0.9);
+}
 static inline void tune_clock(hardware *h, double x)
 {
     if (strcmp(h->name, "GB300") == 0) h->clock *= x;
 }
 static inline void tune_across(hardware *h, double x)
 {
-    for (int k = 0; k < DISPATCH_KINDS; k++) h->dispatch[k][1] *= x;
+    if (strstr(h->name, "B300"))
+        for (int k = 0; k < DISPATCH_KINDS; k++) h->dispatch[k][1] *= x;
 }
-static inline void tune_share(hardware *h, double x)
+/* x: the factor of the device's or host's times itself. */
+static inline void tune_stacks(hardware *h, double least, double most, double x)
 {
-    h->near_share = fmin(h->near_share * x, 0.9);
+    for (int k = 0; k < h->n_stacks; k++)
+        if (h->stacks[k].device > least && h->stacks[k].device <= most) h->stacks[k].device = x;
+}
+static inline void tune_old(hardware *h, double x)
+{
+    tune_stacks(h, 1.06, 2, x);
+}
+static inline void tune_middle(hardware *h, double x)
+{
+    tune_stacks(h, 1, 1.06, x);
+}
+static inline void tune_host(hardware *h, double x)
+{
+    for (int k = 0; k < h->n_stacks; k++)
+        if (h->stacks[k].host > 1) h->stacks[k].host = x;
 }
 
 static const tunable tunables[] = {
-    {"host.launch beside x86", 0.5, 2, tune_launch},
-    {"host.launch of Grace", 0.5, 2, tune_grace},
-    {"calls.narrow", 0.5, 3, tune_narrow},
-    {"dispatch.*.across", 0.7, 1.15, tune_across},
-    {"device.near_share", 0.5, 1.8, tune_share},
-    {"device.clock of GB300", 0.9, 1.1, tune_clock},
+    {"host.launch beside x86", tune_launch},
+    {"host.launch of Grace", tune_grace},
+    {"calls.narrow", tune_narrow},
+    {"calls.replay", tune_replay},
+    {"device.near_share, Blackwell", tune_share},
+    {"device.clock of GB300", tune_clock},
+    {"dispatch.*.across, B300 and GB300", tune_across},
+    {"device of containers with 1.09", tune_old},
+    {"device of containers with 1.04", tune_middle},
+    {"host of containers with 1.2", tune_host},
 };
-enum { N_TUNABLES = sizeof tunables / sizeof tunables[0], N_KNOBS = N_TUNABLES + CURVE_MAX };
+enum { N_TUNABLES = sizeof tunables / sizeof tunables[0], FIT_ROWS_MAX = 1024, SOURCES_MAX = 32 };
+static const double fit_start[N_TUNABLES] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+static const double fit_today[N_TUNABLES] = {1, 1, 1, 1, 1, 1, 1, 1.09, 1.04, 1.2};
+static const double fit_reach = 1.3;
 
-static const double penalty = 0.03, soft = 0.05;
-static const char measure[] = "26.06";
-
-typedef struct fit {
+typedef struct descent {
     judging *b;
-    char family; /* H: Hopper; B: Blackwell */
     hardware base[MACHINES_MAX];
-    const char *generations[CURVE_MAX]; /* newest first */
-    int n_generations;
-    double x[N_KNOBS]; /* tunables, then generations, each against the next newer */
+    judged *row[FIT_ROWS_MAX];
+    const char *source[FIT_ROWS_MAX]; /* of each */
+    int n;
+    double log_price[FIT_ROWS_MAX];            /* at fit_start */
+    double slope[N_TUNABLES][2][FIT_ROWS_MAX]; /* by log(x): below, above */
+    const char *sources[SOURCES_MAX];
+    int n_sources;
     arena *scratch;
-    int tried;
-} fit;
+} descent;
 
-static inline char family_of(const char *gpu_name)
+static inline void fit_price(descent *f, const double x[N_TUNABLES])
 {
-    return *gpu_name == 'H' ? 'H' : *gpu_name == 'A' ? 'A' : 'B';
-}
-
-static inline bool fit_uses(const fit *f, const judged *j)
-{
-    return j->list == LIST_SET && !j->refused && j->tokens > 0 && family_of(j->gpu) == f->family;
-}
-
-/* The first is the newest among the rows of the family; the rest follow in falling order. */
-static inline void fit_generations(fit *f)
-{
-    for (int i = 0; i < f->b->n_rows; i++) {
-        const judged *j = &f->b->rows[i];
-        if (!fit_uses(f, j) || !j->stack) continue;
-        int at = 0;
-        while (at < f->n_generations && strcmp(f->generations[at], j->stack) > 0) at++;
-        if (at < f->n_generations && strcmp(f->generations[at], j->stack) == 0) continue;
-        if (f->n_generations == CURVE_MAX) return;
-        memmove(f->generations + at + 1, f->generations + at,
-                sizeof f->generations[0] * (size_t)(f->n_generations - at));
-        f->generations[at] = j->stack;
-        f->n_generations++;
-    }
-}
-
-/* What a generation has or has not is no factor. */
-static inline void fit_keep(struct stack *to, const hardware *h)
-{
-    for (int i = 0; i < h->n_stacks; i++) {
-        if (strcmp(h->stacks[i].name, to->name) != 0) continue;
-        to->unfused_sinks = h->stacks[i].unfused_sinks;
-        to->fused_experts = h->stacks[i].fused_experts;
-    }
-}
-
-static inline void fit_machines(fit *f)
-{
-    for (int i = 0; i < f->b->n_machines; i++) {
-        hardware *h = &f->b->machines[i];
-        if (family_of(h->name) != f->family) continue;
-        *h = f->base[i];
-        for (int k = 0; k < N_TUNABLES; k++) tunables[k].apply(h, f->x[k]);
-        h->n_stacks = f->n_generations;
-        double x = 1;
-        for (int k = 0; k < f->n_generations; k++) {
-            x *= f->x[N_TUNABLES + k];
-            struct stack *to = &h->stacks[f->n_generations - 1 - k];
-            *to = (struct stack){.name = f->generations[k], .device = x, .host = x};
-            fit_keep(to, &f->base[i]);
-        }
-    }
-}
-
-static inline void fit_price(fit *f, bool all)
-{
-    fit_machines(f);
     error err = {{0}};
-    for (int i = 0; i < f->b->n_rows; i++) {
-        judged *j = &f->b->rows[i];
-        if (j->refused || family_of(j->gpu) != f->family) continue;
-        if (all || (fit_uses(f, j) && j->fitted))
-            row_price(j, machine_of(f->b, j->gpu, &err), f->scratch);
-    }
-}
-
-static inline double fit_loss(fit *f)
-{
-    double sum = 0, moved = 0;
-    int n = 0;
-    f->tried++;
-    fit_price(f, false);
-    for (int i = 0; i < f->b->n_rows; i++) {
-        const judged *j = &f->b->rows[i];
-        if (!fit_uses(f, j) || !j->fitted) continue;
-        sum += hypot(log(j->pr.tokens_per_s_per_gpu / j->tokens), soft) - soft;
-        n++;
-    }
-    for (int k = 0; k < N_TUNABLES + f->n_generations; k++)
-        moved += (k < N_TUNABLES ? 1 : 2) * fabs(log(f->x[k]));
-    return n ? sum / n + penalty * moved : 0;
-}
-
-/* Tries knob k a step up and down. Returns the loss after it. */
-static inline double fit_step(fit *f, int k, double step, double loss)
-{
-    double start = f->x[k], best = start;
-    double least = k < N_TUNABLES ? tunables[k].least : 0.5;
-    double most = k < N_TUNABLES ? tunables[k].most : 4;
-    for (int up = 0; up < 2; up++) {
-        double x = up ? start * step : start / step;
-        if (x < least || x > most) continue;
-        f->x[k] = x;
-        double found = fit_loss(f);
-        if (found < loss - 1e-5) {
-            loss = found;
-            best = x;
-        }
-    }
-    f->x[k] = best;
-    return loss;
-}
-
-/* Sweeps over all knobs while that helps, a few times at most. */
-static inline double fit_sweeps(fit *f, double step, double loss)
-{
-    enum { SWEEPS = 2 };
-    for (int i = 0; i < SWEEPS; i++) {
-        double before = loss;
-        for (int k = 0; k < N_TUNABLES + f->n_generations; k++)
-            if (k < N_TUNABLES || strcmp(f->generations[k - N_TUNABLES], measure) < 0)
-                loss = fit_step(f, k, step, loss);
-        if (loss > before - 1e-4) break;
-    }
-    return loss;
-}
-
-static inline bool fit_has_rows(const fit *f)
-{
-    for (int i = 0; i < f->b->n_rows; i++)
-        if (fit_uses(f, &f->b->rows[i]) && f->b->rows[i].fitted) return true;
-    return false;
-}
-
-static inline void fit_print(const fit *f, double before, double after)
-{
-    printf("# %s: loss of the fitted half %.3f -> %.3f, %d evaluations\n",
-           f->family == 'H' ? "Hopper" : "Blackwell", before, after, f->tried);
-    for (int k = 0; k < N_TUNABLES; k++)
-        if (f->x[k] != 1) printf("#   %s: x %.3g\n", tunables[k].name, f->x[k]);
     for (int i = 0; i < f->b->n_machines; i++) {
-        const hardware *h = &f->b->machines[i];
-        if (family_of(h->name) != f->family) continue;
-        printf("%s: host.launch %.1f us, calls.narrow %.2f, device.near_share %.2f\n", h->name,
-               1e6 * h->launch, h->narrow_calls, h->near_share);
-        for (int k = 0; k < h->n_stacks; k++)
-            printf("  stacks: %s device %.3f host %.3f\n", h->stacks[k].name, h->stacks[k].device,
-                   h->stacks[k].host);
+        f->b->machines[i] = f->base[i];
+        for (int k = 0; k < N_TUNABLES; k++) tunables[k].apply(&f->b->machines[i], x[k]);
     }
+    for (int i = 0; i < f->n; i++)
+        row_price(f->row[i], machine_of(f->b, recipe_word(&f->row[i]->s->r, K_GPU), &err),
+                  f->scratch);
 }
 
-static inline void fit_family(judging *b, char family)
+static inline double fit_error(const judged *j)
 {
-    static const double steps[] = {1.25, 1.12, 1.06, 1.03};
-    fit *f = ARENA_NEW(b->a, fit);
-    *f = (fit){.b = b, .family = family, .scratch = arena_create()};
-    memcpy(f->base, b->machines, sizeof f->base);
-    for (int k = 0; k < N_KNOBS; k++) f->x[k] = 1;
-    fit_generations(f);
-    if (fit_has_rows(f)) {
-        double before = fit_loss(f), loss = before;
-        for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++)
-            loss = fit_sweeps(f, steps[i], loss);
-        fit_price(f, true);
-        fit_print(f, before, loss);
+    return log(j->pr.tokens_per_s_per_gpu / j->tokens);
+}
+
+static inline void fit_add(descent *f, judged *j)
+{
+    if (j->refused || !(j->tokens > 0) || f->n == FIT_ROWS_MAX) return;
+    const char *source = source_of(j->id);
+    f->source[f->n] = source;
+    f->row[f->n++] = j;
+    for (int i = 0; i < f->n_sources; i++)
+        if (text_equal(f->sources[i], source)) return;
+    if (f->n_sources < SOURCES_MAX) f->sources[f->n_sources++] = source;
+}
+
+/* Speeds in sight, and the unseen ones but those of stacks that nothing here describes and those
+ * that are priced as one long sequence. */
+static inline void fit_rows(descent *f)
+{
+    judging *b = f->b;
+    for (int i = 0; i < b->n_rows; i++) {
+        judged *j = &b->rows[i];
+        bool step = j->list == LIST_OTHER && text_starts(j->id, "GBO");
+        if (j->list != LIST_MEMORY && !step) fit_add(f, j);
     }
+    for (judged *j = b->unseen; j < b->unseen + b->n_unseen; j++)
+        if (unseen_counts(j) && (unseen_is(b, j, "moe") || unseen_is(b, j, "dense"))) fit_add(f, j);
+}
+
+static inline void fit_slopes(descent *f)
+{
+    double x[N_TUNABLES];
+    fit_price(f, fit_start);
+    for (int i = 0; i < f->n; i++) f->log_price[i] = fit_error(f->row[i]);
+    for (int k = 0; k < N_TUNABLES; k++)
+        for (int up = 0; up < 2; up++) {
+            memcpy(x, fit_start, sizeof x);
+            x[k] = up ? fit_reach : 1 / fit_reach;
+            fit_price(f, x);
+            for (int i = 0; i < f->n; i++)
+                f->slope[k][up][i] = (fit_error(f->row[i]) - f->log_price[i]) / log(x[k]);
+        }
+}
+
+static inline double fit_loss(const descent *f, const char *without, const double x[N_TUNABLES])
+{
+    double sum[SOURCES_MAX] = {0}, loss = 0;
+    int n[SOURCES_MAX] = {0};
+    for (int i = 0; i < f->n; i++) {
+        if (text_equal(f->source[i], without)) continue;
+        double e = f->log_price[i];
+        for (int k = 0; k < N_TUNABLES; k++) e += f->slope[k][x[k] > 1][i] * log(x[k]);
+        int at = 0;
+        while (!text_equal(f->sources[at], f->source[i])) at++;
+        sum[at] += fabs(e);
+        n[at]++;
+    }
+    for (int k = 0; k < f->n_sources; k++) loss += n[k] ? sum[k] / sqrt(n[k]) : 0;
+    return loss;
+}
+
+static inline void fit_descend(const descent *f, const char *without, double x[N_TUNABLES])
+{
+    enum { SWEEPS = 8, POINTS = 24 };
+    memcpy(x, fit_start, sizeof fit_start);
+    double loss = fit_loss(f, without, x);
+    for (int sweep = 0; sweep < SWEEPS; sweep++)
+        for (int k = 0; k < N_TUNABLES; k++) {
+            double best = x[k];
+            for (int p = -POINTS; p <= POINTS; p++) {
+                x[k] = pow(1.6, (double)p / POINTS);
+                double found = fit_loss(f, without, x);
+                if (found >= loss - 1e-6) continue;
+                loss = found;
+                best = x[k];
+            }
+            x[k] = best;
+        }
+}
+
+static inline void fit_score(const descent *f, const char *source, numbers *out)
+{
+    *out = (numbers){0};
+    for (int i = 0; i < f->n; i++)
+        if (!source || text_equal(f->source[i], source))
+            numbers_add(out, exp(fit_error(f->row[i])) - 1);
+}
+
+/* Each source by numbers that were set without it, or only `without`. */
+static inline void print_fit(judging *b, const char *without)
+{
+    descent *f = ARENA_NEW(b->a, descent);
+    *f = (descent){.b = b, .scratch = arena_create()};
+    memcpy(f->base, b->machines, sizeof f->base);
+    fit_rows(f);
+    fit_slopes(f);
+    double x[SOURCES_MAX][N_TUNABLES];
+    numbers today, found, all = {0}, all_today = {0};
+    printf("| source left out | n | median error, today's numbers | nine in ten | median error, "
+           "numbers set without it | nine in ten | bias |\n|---|--:|--:|--:|--:|--:|--:|\n");
+    for (int k = 0; k < f->n_sources; k++) {
+        if (without && !text_equal(without, f->sources[k])) continue;
+        fit_price(f, fit_today);
+        fit_score(f, f->sources[k], &today);
+        fit_descend(f, f->sources[k], x[k]);
+        fit_price(f, x[k]);
+        fit_score(f, f->sources[k], &found);
+        numbers size = numbers_absolute(&found), before = numbers_absolute(&today);
+        for (int i = 0; i < found.n; i++) {
+            numbers_add(&all, size.x[i]);
+            numbers_add(&all_today, before.x[i]);
+        }
+        printf("| %s | %d | %.1f %% | %.1f %% | %.1f %% | %.1f %% | %+.1f %% |\n", f->sources[k],
+               found.n, 100 * numbers_median(&before), 100 * numbers_nine_in_ten(&today),
+               100 * numbers_median(&size), 100 * numbers_nine_in_ten(&found),
+               100 * numbers_median(&found));
+    }
+    if (!without)
+        printf("| **all, each left out once** | %d | %.1f %% | %.1f %% | %.1f %% | %.1f %% | |\n",
+               all.n, 100 * numbers_median(&all_today), 100 * numbers_nine_in_ten(&all_today),
+               100 * numbers_median(&all), 100 * numbers_nine_in_ten(&all));
+    printf("\nFactors on the numbers that stand in hardware/*.yaml (of containers: the factor "
+           "itself), "
+           "as set without each source:\n\n| number |");
+    for (int k = 0; k < f->n_sources; k++)
+        if (!without || text_equal(without, f->sources[k])) printf(" %s |", f->sources[k]);
+    printf("\n|---|");
+    for (int k = 0; k < f->n_sources; k++)
+        if (!without || text_equal(without, f->sources[k])) printf("--:|");
+    printf("\n");
+    for (int i = 0; i < N_TUNABLES; i++) {
+        printf("| %s |", tunables[i].name);
+        for (int k = 0; k < f->n_sources; k++)
+            if (!without || text_equal(without, f->sources[k])) printf(" %.2f |", x[k][i]);
+        printf("\n");
+    }
+    printf("\n");
+    memcpy(b->machines, f->base, sizeof f->base);
     arena_destroy(f->scratch);
 }
 

@@ -41,6 +41,8 @@ typedef struct judged {
     const char *refused; /* the recipe could not be made: why */
     double tokens;       /* published, a second and GPU */
     double gigabytes;    /* published peak */
+    double bytes;        /* ours of that, of an unseen row */
+    bool told;           /* another row of the same run stands for it */
     price pr;
 } judged;
 
@@ -54,6 +56,9 @@ typedef struct judging {
     csv t, set;
     judged *rows;
     int n_rows;
+    csv unseen_rows, unseen_jobs;
+    judged *unseen; /* accuracy_unseen.h */
+    int n_unseen;
     refusal refusals[ROWS_MAX];
     int n_refusals, n_refused;
     const char *folder; /* of machines */

@@ -9,6 +9,7 @@
 
 #include "../../bench/accuracy_bands.h"
 #include "../../bench/accuracy_print.h"
+#include "../../bench/accuracy_unseen.h"
 
 static judging *judged_rows(void)
 {
@@ -47,6 +48,33 @@ static void the_accuracy_set_is_as_near_as_it_says(void **state)
     assert_true(numbers_median(&size) <= 0.06);
     assert_true(numbers_within(&errors, 0.17) >= 0.9);
     assert_true(numbers_within(&errors, 0.25) >= 0.96);
+}
+
+/* Of rows that nothing was fitted to, by kind: how many there are, and how far off they may be. */
+static void unseen_rows_are_as_near_as_it_says(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *kind;
+        int n;
+        double median, nine_in_ten;
+    } held[] = {{"moe", 22, 0.145, 0.44},
+                {"older", 20, 0.11, 0.83},
+                {"dense", 57, 0.08, 0.15},
+                {"memory", 42, 0.095, 0.23}};
+    judging *b = judged_rows();
+    error err = {{0}};
+    if (unseen_read(b, &err)) fail_msg("%s", err.text);
+    for (size_t i = 0; i < sizeof held / sizeof held[0]; i++) {
+        numbers errors = {0};
+        for (const judged *j = b->unseen; j < b->unseen + b->n_unseen; j++)
+            if (unseen_counts(j) && unseen_is(b, j, held[i].kind))
+                numbers_add(&errors, unseen_error(j));
+        numbers size = numbers_absolute(&errors);
+        assert_int_equal(errors.n, held[i].n);
+        assert_true(numbers_median(&size) <= held[i].median);
+        assert_true(numbers_nine_in_ten(&errors) <= held[i].nine_in_ten);
+    }
 }
 
 static void dense_models_are_as_near(void **state)
@@ -103,6 +131,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_accuracy_set_is_as_near_as_it_says),
+        cmocka_unit_test(unseen_rows_are_as_near_as_it_says),
         cmocka_unit_test(dense_models_are_as_near),
         cmocka_unit_test(models_are_in_order),
         cmocka_unit_test(what_was_run_fits),
