@@ -246,9 +246,8 @@ static param make_param(const row *r, const model *m, const model_block *b, cons
                .hf_fused = r->fused};
     for (; p.n_dims < PARAM_DIMS_MAX && r->dim[p.n_dims] != S_NONE; p.n_dims++)
         p.dim[p.n_dims] = size[r->dim[p.n_dims]];
-    bool linear = p.role == WEIGHT_PLAIN || p.role == WEIGHT_BIAS;
     p.decay = p.trained && p.n_dims > 1 && p.role != WEIGHT_BIAS; /* I3 */
-    p.linear = linear && p.n_dims > 1 && p.kind != PARAM_EMBEDDING;
+    p.linear = p.role == WEIGHT_PLAIN && p.n_dims > 1 && p.kind != PARAM_EMBEDDING;
     p.gemm = p.trained && (p.linear || p.role == WEIGHT_HEAD);
     set_sections(&p, r, m, size);
     return p;

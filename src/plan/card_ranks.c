@@ -158,7 +158,7 @@ static void end_bucket(void *with, int which, int64_t start, int64_t end)
 static int64_t copy_bytes(const walk *w, const param *row, int64_t n, int64_t layer)
 {
     const layout *l = &w->s->lay;
-    bool matrix = row->linear && row->decay; /* no bias of experts */
+    bool matrix = row->linear;
     if (w->quant.form == QUANT_NONE || !matrix || !quant_layer(&w->s->j, &w->s->m, layer)) return 0;
     int64_t parts = row->kind == PARAM_EXPERT ? row->dim[0] / l->ep : 1;
     int64_t k = row->dim[row->n_dims - 1];
