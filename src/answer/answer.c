@@ -384,3 +384,9 @@ const rank_memory_answer *answer_memory(const setup *s, int64_t pp_rank, const f
         .reported = known ? answer_reported(&f->memory, f->megatron, a) : NULL};
     return x;
 }
+
+int64_t answer_stage(const setup *s, const fit *f)
+{
+    state_bytes b;
+    return f->why_not ? setup_fullest(s, &b) : rank_coordinates(&s->lay, f->fullest).pp;
+}

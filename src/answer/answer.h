@@ -66,6 +66,9 @@ const peak_part *answer_peak(int *n, const reported *r, const int64_t *arena_par
  * no layout. */
 const rank_memory_answer *answer_memory(const setup *s, int64_t pp_rank, const fit *f, arena *a);
 
+/* The pipeline rank of the fullest rank; where its peak is not known, of that with most state. */
+int64_t answer_stage(const setup *s, const fit *f);
+
 /* Regions that are shown of `bytes` [REGION_COUNT]. */
 const bytes_answer *answer_regions(int *n, const int64_t *bytes, arena *a);
 

@@ -3,6 +3,7 @@
 
 #include <math.h>
 
+#include "config/target.h"
 #include "predict/bands.h"
 #include "predict/not_priced.h"
 #include "predict/routing.h"
@@ -108,4 +109,22 @@ void answer_price(price_answer *out, const price *p, const price_job *j, arena *
                           .not_priced = left_out,
                           .n_not_priced = price_leaves_out(left_out, &j->s->r, a),
                           .routing = answer_routing(p, j->o, a)};
+}
+
+bool answer_has_times(const job *j, const hardware *hw)
+{
+    return job_is_ours(j) && hw->arch != ARCH_CPU;
+}
+
+bool answer_estimates_times(const job *j, const hardware *hw)
+{
+    return answer_has_times(j, hw) && (!hw->measured || target_by_reference(j));
+}
+
+const times_answer *answer_times(const job *j, const hardware *hw, arena *a)
+{
+    if (!answer_has_times(j, hw)) return NULL;
+    times_answer *x = ARENA_NEW(a, times_answer);
+    *x = (times_answer){answer_estimates_times(j, hw), hw->measured};
+    return x;
 }

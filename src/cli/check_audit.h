@@ -2,16 +2,11 @@
 #ifndef CLI_CHECK_AUDIT_H
 #define CLI_CHECK_AUDIT_H
 
-#include "predict/audit/audit.h"
-#include "answer/answer.h"
+#include "answer/audit.h"
 #include "cli/verdict.h"
 
 /* `f` is the fit of the setup. `rank` below 0: no rank was asked for. */
 void cli_print_audit(const setup *s, const audit_result *r, const fit *f, double seconds, arena *a);
 void cli_print_audit_rank(const setup *s, const audit_result *r, int64_t rank, arena *a);
-
-/* NULL: no program can be built. */
-const audit_answer *cli_audit_answer(const setup *s, const audit_result *r, const fit *f,
-                                     double seconds, int64_t rank, arena *a);
 
 #endif

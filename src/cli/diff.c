@@ -35,7 +35,7 @@ static bool is_operand(const cli_words *w, int i, arena *a)
     if (word[0] == '-' && word[1]) return false;
     if (text_in(with_value, '|', w->argv[i - 1])) return false;
     if (file_exists(word) || git_is_revision(word)) return true;
-    return !strchr(word, '=') && !cli_short_word(a, word);
+    return !strchr(word, '=') && !word_short(a, word);
 }
 
 static bool starts(const char *path, const char *with)

@@ -23,7 +23,7 @@ static void print_head(const diff_end *e, const char *side, arena *a)
         printf("; %s a step, %.1f tokens/s/GPU, %s%s\n", text_seconds(a, e->p.step_s),
                e->p.tokens_per_s_per_gpu, text_bytes(a, e->p.peak_bytes),
                e->p.fits ? "" : ", DOES NOT FIT");
-    if (cli_estimates_times(&s->j, e->hw))
+    if (answer_estimates_times(&s->j, e->hw))
         printf("         its times are estimates: our %skernels were not measured on %s\n",
                target_by_reference(&s->j) ? "reference " : "", e->hw->name);
     for (int i = 0; i < e->found.n; i++)
@@ -203,7 +203,7 @@ static const end_answer *end_of(const diff_end *e, arena *a)
                                   .peak_bytes = e->p.peak_bytes,
                                   .usable_bytes = e->p.usable,
                                   .fits = e->p.fits,
-                                  .times = cli_times_answer(&e->s->j, e->hw, a),
+                                  .times = answer_times(&e->s->j, e->hw, a),
                                   .wall = wall_name(e->p.wall)};
     x->priced = priced;
     return x;

@@ -3,8 +3,10 @@
  * Weights come from a folder of checkpoints or one of its iterations, from a model's folder, or
  * from what a recipe loads or, without that, saves. No optimizer is kept and nothing is saved. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/stop.h"
 #include "answer/answer.h"
 #include "cli/join.h"
@@ -12,6 +14,7 @@
 #include "cli/ranks.h"
 #include "cli/runtime.h"
 #include "backend/comm/agree.h"
+#include "train/checkpoint/checkpoint.h"
 #include "train/loop/trainer.h"
 
 typedef struct eval_words {
@@ -22,6 +25,41 @@ typedef struct eval_words {
 } eval_words;
 
 /* ---- words */
+
+/* A folder of checkpoints, or one of its iterations; *iteration -1: it is none. */
+static const char *checkpoint_folder(recipe *r, const char *name, int64_t *iteration)
+{
+    error ignored;
+    size_t n = strlen(name);
+    while (n > 1 && name[n - 1] == '/') n--;
+    const char *folder = arena_copy(r->a, name, n), *last = strrchr(folder, '/');
+    const char *own = last ? last + 1 : folder;
+    *iteration = -1;
+    if (file_exists(arena_text(r->a, "%s/metadata.json", folder)) && text_starts(own, "iter_")) {
+        *iteration = strtoll(own + strlen("iter_"), NULL, 10);
+        return last ? arena_copy(r->a, folder, (size_t)(last - folder)) : ".";
+    }
+    if (!file_is_folder(folder) || checkpoint_latest(folder, iteration, &ignored)) return NULL;
+    return *iteration < 0 ? NULL : folder;
+}
+
+/* The model of a checkpoint, whose recipe says everything. */
+static status read_checkpoint(recipe *r, const char *name, bool *is_one, error *err)
+{
+    int64_t iteration;
+    const char *folder = checkpoint_folder(r, name, &iteration);
+    checkpoint_info info;
+    *is_one = folder != NULL;
+    if (!folder) return OK;
+    status s = checkpoint_read_info(&info, r->a, folder, iteration, err);
+    if (!s) {
+        const stored_recipe stored = checkpoint_recipe(&info);
+        s = stored_model(&stored, r, err);
+    }
+    recipe_set(r, K_LOAD, value_of_text(folder), name);
+    recipe_set(r, K_CKPT_STEP, value_of_int(iteration), name);
+    return s;
+}
 
 /* Takes --data out, which may be given several times. */
 static status take_files(eval_words *w, int argc, char **argv, char **rest, int *n, error *err)
@@ -147,7 +185,9 @@ static status read_all(eval_words *w, int argc, char **argv, recipe *r, bool *do
     int n = 0;
     w->files = ARENA_ARRAY(r->a, const char *, argc);
     status st = take_files(w, argc, argv, rest, &n, err);
-    if (!st) st = cli_read(r->a, &(cli_words){"eval", n, rest, options, 6}, r, done, err);
+    if (!st)
+        st = cli_read_first(r->a, &(cli_words){"eval", n, rest, options, 6}, read_checkpoint, r,
+                            done, err);
     if (!st && w->as_threads && !w->ranks)
         st = error_set(err, ERR_INPUT,
                        "--as-threads is for --ranks N, which is not given; repair: --ranks 2");
@@ -171,7 +211,7 @@ int command_eval(int argc, char **argv)
     status st = read_all(&w, argc, argv, r, &done, &err);
     if (!st && !done) st = cli_read_ranks(w.ranks, argc, argv, r, &n_ranks, &err);
     if (!st && !done && w.threads)
-        st = cli_read_count("--threads", w.threads, THREADS_MOST, &n_threads, &err);
+        st = word_count("--threads", w.threads, THREADS_MOST, &n_threads, &err);
     train_options o = {.evaluate = w.n_files ? EVALUATE_FILES : EVALUATE_VALIDATION,
                        .plain = w.plain,
                        .json = w.json,

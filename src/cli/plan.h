@@ -7,17 +7,6 @@
 #include "cli/routing.h"
 #include "library/plan.h"
 
-typedef struct plan_words {
-    const char *gpus, *seq, *gbs, *out, *routed, *precision, *stack, *against, *seconds, *bring_up,
-        *headroom, *space;
-    megatron_options how; /* --set, --command: how a file of Megatron-LM is read */
-    bool json, more, pin_all;
-} plan_words;
-
-/* plan_words.c: from words to a job. */
-status plan_take_pins(int argc, char **argv, char **out, int *n, bool *all, error *err);
-status plan_prepare(plan_answer *p, recipe *r, const plan_words *w, arena *a, error *err);
-
 void plan_print(const plan_answer *p, arena *a);      /* the table, the front */
 void plan_print_miss(const plan_answer *p, arena *a); /* nothing fits */
 const char *plan_knobs_text(const plan_answer *p, const choice *c, arena *a); /* after sizes */
@@ -33,11 +22,9 @@ void plan_print_bring_up(const plan_answer *p);
 /* plan_first.c: why the first is before a faster row, over which routings it stays first, and what
  * it sets beyond its row. */
 void plan_print_first(const plan_answer *p, arena *a);
-void plan_answer_first(first_answer *out, const plan_answer *p, arena *a);
 
 /* The first beside the fastest published run of this model, length and GPU. */
 void plan_print_claim(const plan_answer *p, arena *a);
-const claim_answer *plan_claim_answer(const plan_answer *p, arena *a); /* NULL: none is known */
 
 /* plan_explain.c, in the order of thought; plan_rows.c, the rest of the list. */
 void plan_explain(const plan_answer *p, arena *a);
@@ -45,9 +32,5 @@ void plan_explain_rows(const plan_answer *p, arena *a);
 
 /* plan_against.c: a recipe beside its plan. */
 void plan_print_against(const plan_answer *p, arena *a);
-const against_answer *plan_against_answer(const plan_answer *p, arena *a);
-
-/* plan_answer.c: what programs read. */
-json_t *plan_json(const plan_answer *p, const char *why_not, arena *a);
 
 #endif

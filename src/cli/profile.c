@@ -29,7 +29,7 @@ static int find_file(const cli_words *w, arena *a)
             if (strcmp(word, "--from-megatron") == 0) n++; /* that is the recipe */
             continue;
         }
-        bool plain = !strchr(word, '=') && !cli_short_word(a, word);
+        bool plain = !strchr(word, '=') && !word_short(a, word);
         if (!file_exists(word) && !plain) continue;
         if (n == 1 && !second) second = i;
         if (n++ > 0 && file_exists(word)) found = i;
@@ -52,7 +52,7 @@ static status read_recipe(recipe *r, const cli_words *w, int without, bool *done
 static status read_words(profiled *q, const profile_words *w, error *err)
 {
     q->json = w->json;
-    if (w->steps) TRY(cli_read_count("--steps", w->steps, STEPS_MAX, &q->steps, err));
+    if (w->steps) TRY(word_count("--steps", w->steps, STEPS_MAX, &q->steps, err));
     if (!w->without) return OK;
     if (strcmp(w->without, "optimizer") != 0)
         return error_set(

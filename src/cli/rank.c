@@ -65,22 +65,3 @@ void cli_print_rank(const setup *s, int64_t rank, arena *a)
     printf("\n");
     cli_print_memory(s, pp, a);
 }
-
-status cli_rank(const char *word, const setup *s, int64_t *rank, error *err)
-{
-    value v;
-    status st = value_parse(s->r.a, word, &v, err);
-    if (st) return error_prefix(err, st, "--rank");
-    if (!s->possible || s->pipe.why_not)
-        return error_set(err, ERR_RULE,
-                         "--rank %s: the recipe has no valid layout; repair: `moefold check` lists "
-                         "what is broken",
-                         word);
-    if (v.kind != V_INT || v.whole < 0 || v.whole >= s->lay.world)
-        return error_set(err, ERR_INPUT,
-                         "--rank %s: ranks are 0 to %" PRId64 " (cluster.n_gpus=%" PRId64
-                         "); repair: --rank 0, or more GPUs",
-                         word, s->lay.world - 1, s->lay.world);
-    *rank = v.whole;
-    return OK;
-}

@@ -189,7 +189,7 @@ int command_report(int argc, char **argv)
                             : cli_read(a, &words, r, &done, &err);
     if (!st && !done && !w.out)
         st = error_set(&err, ERR_INPUT, "no output file is given; repair: -o page.html");
-    if (!st && !done && !plan && !run) cli_stack(r, w.stack);
+    if (!st && !done && !plan && !run) words_stack(r, w.stack);
     waiting_begin("report", "simulating the step", WAITING_ABOUT,
                   w.brief || plan || run ? 3 : SECONDS + 2);
     if (!st && !done && plan) st = report_plan(plan, &w, &good, a, &err);

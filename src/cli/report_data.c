@@ -107,7 +107,7 @@ json_t *report_json(const report_job *j, bool *fits, arena *a)
                                       .evidence = p->evidence};
     page_answer page = {.recipe = s->r.name,
                         .gpu = j->hw->name,
-                        .times = cli_times_answer(&s->j, j->hw, a),
+                        .times = answer_times(&s->j, j->hw, a),
                         .model = answer_model(s, a),
                         .global_batch_size = s->j.gbs,
                         .price = &priced,

@@ -104,7 +104,7 @@ static void print_json(const setup *s, bool with_program, int64_t rank, arena *a
     fit f;
     error err;
     rules_check(&found, s, false, a);
-    if (cli_fit(&f, s, &found, a, &err)) f = (fit){.why_not = err.text};
+    if (fit_asked(&f, s, &found, a, &err)) f = (fit){.why_not = err.text};
     broken_answer *broken = ARENA_ARRAY(a, broken_answer, found.n); /* `check` has repairs */
     for (int i = 0; i < found.n; i++)
         broken[i] =
@@ -123,7 +123,7 @@ static void print_json(const setup *s, bool with_program, int64_t rank, arena *a
                      .fit = answer_fit(&f, a),
                      .memory_program = with_program ? &with : NULL};
     x.stages = answer_stages(&x.n_stages, s, a);
-    if (laid_out) x.memory = answer_memory(s, cli_fullest_stage(s, &f), NULL, a);
+    if (laid_out) x.memory = answer_memory(s, answer_stage(s, &f), NULL, a);
     if (with_program) with.program = cli_program_answer(s, rank, a);
     cli_json_print(answer_json(show_answer, &x));
 }
@@ -182,7 +182,7 @@ static status show(const recipe *given, const setup *s, const show_options *o, a
 {
     if (o->as) return show_export(given, s, o->as, a, err);
     int64_t rank = 0;
-    if (o->rank) TRY(cli_rank(o->rank, s, &rank, err));
+    if (o->rank) TRY(word_rank(o->rank, s, &rank, err));
     const char *what = o->ops ? "ops" : o->memory ? "memory" : o->schedule ? "schedule" : NULL;
     if (what && !o->json) return cli_print_program(s, what, rank, a, err);
     if (o->json)

@@ -172,7 +172,7 @@ static status read_options(const cli_words *w, trace_command *q, bool *done, are
             own.argv[own.argc++] = w->argv[i];
     status st = cli_read_plain(&own, &none, done, err);
     q->n_top = TOP;
-    if (!st && !*done && q->top) st = cli_read_count("--top", q->top, TOP_MAX, &q->n_top, err);
+    if (!st && !*done && q->top) st = word_count("--top", q->top, TOP_MAX, &q->n_top, err);
     return st;
 }
 

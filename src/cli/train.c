@@ -133,7 +133,7 @@ int command_train(int argc, char **argv)
         st = error_set(&err, ERR_INPUT,
                        "--as-threads is for --ranks N, which is not given; repair: --ranks 2");
     if (!st && !done && threads)
-        st = cli_read_count("--threads", threads, THREADS_MOST, &n_threads, &err);
+        st = word_count("--threads", threads, THREADS_MOST, &n_threads, &err);
     o.threads = (int)n_threads;
     if (!st && !done) st = read_trace_steps(&o, steps, &err);
     if (!st && !done) cli_derive_here(r, !n_ranks || as_threads);

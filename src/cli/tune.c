@@ -120,7 +120,7 @@ static void mark_pins(tune *t, const recipe *r, int argc, char **argv, arena *a)
                           : strcmp(argv[i - 1], "--pin") == 0 ? argv[i]
                                                               : NULL;
         if (!pin) continue;
-        const char *words = cli_short_word(a, pin) ? cli_short_word(a, pin) : pin;
+        const char *words = word_short(a, pin) ? word_short(a, pin) : pin;
         bool all = strcmp(pin, "all") == 0;
         int pinned = knob_find(arena_copy(a, words, strcspn(words, "=")), NULL);
         for (knob_id k = 0; k < K_COUNT; k++)
@@ -131,8 +131,8 @@ static void mark_pins(tune *t, const recipe *r, int argc, char **argv, arena *a)
 static status read_limits(limits *l, const tune_words *w, error *err)
 {
     int64_t minutes = MINUTES;
-    if (w->minutes) TRY(cli_read_count("--minutes", w->minutes, MINUTES_MAX, &minutes, err));
-    if (w->steps) TRY(cli_read_count("--steps", w->steps, STEPS_MAX, &l->steps, err));
+    if (w->minutes) TRY(word_count("--minutes", w->minutes, MINUTES_MAX, &minutes, err));
+    if (w->steps) TRY(word_count("--steps", w->steps, STEPS_MAX, &l->steps, err));
     if (w->next && w->tell)
         return error_set(err, ERR_INPUT,
                          "--next and --tell cannot be combined: give one after the other");
@@ -210,7 +210,7 @@ static status work(tune *t, const tune_words *w, const recipe *r, error *err)
 int command_tune(int argc, char **argv)
 {
     tune_words w = {0};
-    const char *pin = NULL; /* plan_take_pins reads them */
+    const char *pin = NULL; /* words_pins reads them */
     const cli_option options[] = {
         {"--minutes", "N", "start no trial after this time; unset: 10", NULL, &w.minutes},
         {"--dir", "DIR", "folder of the trials; a later call continues there; unset: ./tune", NULL,
@@ -233,7 +233,7 @@ int command_tune(int argc, char **argv)
     bool done = false, all = false;
     char **words = ARENA_ARRAY(a, char *, argc + 1);
     int n = 0;
-    status st = plan_take_pins(argc, argv, words, &n, &all, &err);
+    status st = words_pins(argc, argv, words, &n, &all, &err);
     if (!st) st = cli_read(a, &(cli_words){"tune", n, words, options, 8}, r, &done, &err);
     if (!st && !done) {
         if (!w.next && !w.tell) cli_derive_here(r, !w.json);

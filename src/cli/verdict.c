@@ -2,41 +2,9 @@
 #include "cli/verdict.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
-#include "predict/audit/audit.h"
 #include "ir/memory/packing.h"
 #include "config/target.h"
-#include "train/executor/timing.h"
-
-status cli_headroom(recipe *r, const char *word, error *err)
-{
-    char *end;
-    if (!word) return OK;
-    double part = strtod(word, &end);
-    if (end == word || *end || !(part >= 0 && part <= 0.9))
-        return error_set(err, ERR_INPUT,
-                         "--headroom %s: a fraction of visible memory in 0..0.9 is needed; repair: "
-                         "--headroom %g",
-                         word, HEADROOM_DEFAULT);
-    recipe_set(r, K_HEADROOM, value_of_float(part), "--headroom");
-    return OK;
-}
-
-void cli_stack(recipe *r, const char *word)
-{
-    if (word) recipe_set(r, K_STACK, value_of_text(word), "--stack");
-}
-
-status cli_fit(fit *out, const setup *s, const violations *found, arena *a, error *err)
-{
-    *out = (fit){.why_not = audit_why_not_of(s, found, a)};
-    if (out->why_not) return OK; /* it may name a GPU that does not exist */
-    hardware hw;
-    TRY(timing_machine(&hw, s, a, err));
-    fit_of(out, s, found, &hw, a);
-    return OK;
-}
 
 const char *cli_fit_text(const fit *f, arena *a)
 {
@@ -44,12 +12,6 @@ const char *cli_fit_text(const fit *f, arena *a)
     return arena_text(a, "rank %lld needs %s of %s usable, %s %s", (long long)f->fullest,
                       text_bytes(a, f->peak_bytes), text_bytes(a, f->usable_bytes),
                       text_bytes(a, left < 0 ? -left : left), left < 0 ? "too much" : "to spare");
-}
-
-int64_t cli_fullest_stage(const setup *s, const fit *f)
-{
-    state_bytes b;
-    return f->why_not ? setup_fullest(s, &b) : rank_coordinates(&s->lay, f->fullest).pp;
 }
 
 static void print_part(const char *title, int64_t bytes, arena *a)
@@ -140,38 +102,20 @@ void cli_print_not_priced(const not_priced *list, int n)
     if (n) printf("\n");
 }
 
-static bool is_own_gpu(const job *j, const hardware *hw)
-{
-    return job_is_ours(j) && hw->arch != ARCH_CPU;
-}
-
-bool cli_estimates_times(const job *j, const hardware *hw)
-{
-    return is_own_gpu(j, hw) && (!hw->measured || target_by_reference(j));
-}
-
 void cli_print_times(const job *j, const hardware *hw)
 {
-    if (!is_own_gpu(j, hw)) return;
+    if (!answer_has_times(j, hw)) return;
     if (target_by_reference(j))
         cli_print("Estimate",
                   "times are estimates: %s has no MXFP8 or NVFP4 GEMMs, and the rate of the "
                   "reference kernels that run instead was not measured (0.2 TFLOP/s assumed); "
                   "repair: mixed_precision=bf16_with_fp8_subchannel_scaling_mixed\n\n",
                   hw->name);
-    else if (cli_estimates_times(j, hw))
+    else if (answer_estimates_times(j, hw))
         cli_print("Estimate",
                   "times are estimates: our kernels were not measured on %s; repair: run "
                   "`moefold bench --device cuda` there\n\n",
                   hw->name);
     else
         cli_print("Machine", "%s, measured with our kernels on %s\n\n", hw->path, hw->measured);
-}
-
-const times_answer *cli_times_answer(const job *j, const hardware *hw, arena *a)
-{
-    if (!is_own_gpu(j, hw)) return NULL;
-    times_answer *x = ARENA_NEW(a, times_answer);
-    *x = (times_answer){cli_estimates_times(j, hw), hw->measured};
-    return x;
 }

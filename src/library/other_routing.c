@@ -40,3 +40,13 @@ void price_other_routing(other_routing *out, const recipe *given, const price_jo
     out->fits = p->fits;
     arena_destroy(a);
 }
+
+const other_routings_answer *other_routing_answer_of(const other_routing *x, arena *a)
+{
+    if (!x->there) return NULL;
+    other_routings_answer *out = ARENA_NEW(a, other_routings_answer);
+    other_routing_answer *other = ARENA_NEW(a, other_routing_answer);
+    *other = (other_routing_answer){x->skew, x->step_s, x->peak_bytes};
+    *(x->natural ? &out->natural : &out->forced) = other;
+    return out;
+}

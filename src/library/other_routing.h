@@ -3,6 +3,7 @@
 #ifndef LIBRARY_OTHER_ROUTING_H
 #define LIBRARY_OTHER_ROUTING_H
 
+#include "answer/answer.h"
 #include "predict/price.h"
 
 typedef struct other_routing {
@@ -13,5 +14,6 @@ typedef struct other_routing {
 } other_routing;
 
 void price_other_routing(other_routing *out, const recipe *given, const price_job *j);
+const other_routings_answer *other_routing_answer_of(const other_routing *x, arena *a);
 
 #endif

@@ -213,9 +213,14 @@ static status too_late(const plan_answer *p, arena *a, error *err)
 
 /* ---- the whole */
 
-status plan_run(plan_answer *p, arena *a, error *err)
+status plan_run(plan_answer *p, recipe *r, const plan_words *w, arena *a, error *err)
 {
     search_options o;
+    *p = (plan_answer){0};
+    if (w->bring_up) TRY(plan_bring_up_folder(w->bring_up, err));
+    TRY(words_headroom(r, w->headroom, err));
+    words_stack(r, w->stack);
+    TRY(plan_prepare(p, r, w, a, err));
     waiting_begin("plan", "searching layouts", WAITING_AT_MOST, p->until - clock_seconds());
     status st = search(p, &o, a, err);
     waiting_end();

@@ -6,10 +6,21 @@
 #ifndef LIBRARY_PLAN_H
 #define LIBRARY_PLAN_H
 
-#include "plan/against.h"
+#include "answer/rows.h"
 #include "library/other_routing.h"
+#include "library/word_routing.h"
+#include "library/words.h"
+#include "plan/against.h"
 #include "plan/repairs.h"
 #include "plan/search_own.h"
+#include "predict/bands.h"
+
+typedef struct plan_words {
+    const char *pin, *gpus, *seq, *gbs, *out, *routed, *precision, *stack, *against, *seconds,
+        *bring_up, *headroom, *space;
+    megatron_options how; /* --set, --command: how a file of Megatron-LM is read */
+    bool json, more, pin_all;
+} plan_words;
 
 /* The smallest cluster that holds the job. */
 typedef struct plan_fewest {
@@ -134,10 +145,19 @@ typedef struct plan_answer {
     against *compared; /* own, beside the result; NULL: none */
 } plan_answer;
 
-/* `p` has what is asked: everything before `end`, but what the words say of several searches
- * (published, any_precision), which becomes what was searched in the end. ERR_RULE: no layout is
- * legal, and why; the time was up before any was found (`end`). */
-status plan_run(plan_answer *p, arena *a, error *err);
+/* Options of `moefold plan`; returns how many. */
+int plan_options(word_option out[WORD_OPTIONS_MAX], plan_words *w);
+
+/* The words as words_read takes them: --pin key=value is an override, --pin all is noted in `w`, and
+ * where only --against names a recipe, it is the recipe. `out` has room for two more. */
+status plan_ready_words(int argc, char **argv, char **out, int *n, plan_words *w, error *err);
+
+/* `r` is what words_read made of them. ERR_RULE: no layout is legal, and why; the time was up
+ * before any was found (`end`). */
+status plan_run(plan_answer *p, recipe *r, const plan_words *w, arena *a, error *err);
+
+/* `why_not`: what plan_run said where it ended so. */
+json_t *plan_json(const plan_answer *p, const char *why_not, arena *a);
 
 bool plan_was_set(const plan_answer *p, knob_id k);    /* by the recipe's file */
 bool plan_was_opened(const plan_answer *p, knob_id k); /* of these: it is searched */
@@ -145,8 +165,41 @@ bool plan_was_opened(const plan_answer *p, knob_id k); /* of these: it is search
 const char *plan_lost_pins(const plan_answer *p, arena *a); /* not in the winner; NULL: all are */
 const char *plan_dispatcher(const plan_answer *p, const choice *c); /* "DeepEP" */
 const char *plan_overlap(overlap_kind overlap);                     /* "EP, delayed wgrad" */
+const char *plan_sizes_text(const setup *s, arena *a);              /* of --against */
 
-/* plan_bring_up.c: refuses a folder that holds anything. */
-status plan_bring_up_folder(const char *folder, error *err);
+/* ---- plan_claim.c: the first beside the fastest published run of this model, length and GPU */
+
+typedef struct claim {
+    const band_run *run;     /* NULL: nothing is published */
+    const band_run *fastest; /* in any precision; NULL: it is `run` */
+    const band_row *row;     /* of the run; NULL: its layout is not known, so it has no price */
+    band_traits traits;
+    const char *differs;
+    int n_differ;
+    double ratio, bears; /* of speeds; what pairs that differ in so many knobs bear */
+    double to_fastest;
+} claim;
+
+/* False: no other framework runs there, or the layout cannot be made. */
+bool plan_find_claim(claim *out, const plan_answer *p, arena *a);
+
+/* ---- plan_first.c: over which routings the first stays first */
+
+/* In parts of the unevenness that is assumed: 0 is balanced, 1 as assumed, 2 twice as uneven. */
+static const double PLAN_UNEVEN_STEP = 0.05, PLAN_UNEVEN_MOST = 2;
+
+typedef struct plan_held {
+    bool known;
+    double from, to;   /* of unevenness: where number 1 stays first */
+    int below, beyond; /* the fastest rows where balanced, and where twice as uneven */
+    double fits_to;    /* so uneven at most its memory fits; PLAN_UNEVEN_MOST or above: always */
+} plan_held;
+
+plan_held plan_held_of(const plan_answer *p);
+double plan_step_at(const found *f, double part);
+double plan_skew_at(const found *f, double part);
+
+/* Each knob that the winner sets, nobody asked for, and no word of the row stands for. */
+const text_answer *plan_extras(int *n, const plan_answer *p, arena *a);
 
 #endif

@@ -8,6 +8,18 @@
  * processor's seconds, so that other jobs on the machine change no answer. */
 static const double WALK_GRACE_SECONDS = 2;
 
+/* plan_words.c: from words to a job. */
+status plan_prepare(plan_answer *p, recipe *r, const plan_words *w, arena *a, error *err);
+
+/* Parts of the answer; NULL: there is no such claim. */
+void plan_answer_first(first_answer *out, const plan_answer *p, arena *a);
+const claim_answer *plan_claim_answer(const plan_answer *p, arena *a);
+const against_answer *plan_against_answer(const plan_answer *p, arena *a);
+
+/* plan_bring_up.c: refuses a folder that holds anything; writes the recipes, after reasons are
+ * found. */
+status plan_bring_up_folder(const char *folder, error *err);
+
 /* plan_fewest.c: sets `fewest`; looks no longer than about that many seconds. */
 void plan_find_fewest(plan_answer *p, const search_options *o, double seconds, arena *a);
 
@@ -29,7 +41,6 @@ status plan_why_none(const plan_answer *p, const search_options *o, arena *a, er
 status plan_refuse_target(plan_answer *p, arena *a, error *err);
 void plan_find_reasons(plan_answer *p, arena *a); /* sets `reasons` */
 
-/* plan_bring_up.c: writes the recipes, after reasons are found. */
 status plan_make_bring_up(plan_answer *p, const char *folder, arena *a, error *err);
 
 /* plan_trial.c: the price of a layout with overrides ("key=value key=value"; NULL: none). False: it breaks a

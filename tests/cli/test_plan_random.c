@@ -14,7 +14,8 @@
 #include <unistd.h>
 
 #include "config/models/models.h"
-#include "cli/plan.h"
+#include "cli/cli.h"
+#include "library/plan_parts.h"
 #include "predict/bands.h"
 #include "plan/changes.h"
 #include "config/export.h"

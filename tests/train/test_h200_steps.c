@@ -71,7 +71,7 @@ static void steps_take_what_was_predicted(void **state)
         setup_of_words(s, a, steps[i].model, arena_text(a, "%s%s", all, steps[i].words));
         if (timing_machine(hw, s, a, &err)) fail_msg("%s", err.text);
         assert_non_null(hw->measured);
-        assert_false(cli_estimates_times(&s->j, hw));
+        assert_false(answer_estimates_times(&s->j, hw));
         price_setup(&p, s, hw, NULL, a);
         double ratio = 1e3 * p.step_s / steps[i].measured;
         printf("%s: predicted %.1f ms, measured %.1f ms: %+.1f %%\n", steps[i].model,
@@ -98,7 +98,7 @@ static void reference_kernels_are_slow_estimates(void **state)
         error err = {{0}};
         setup_of_words(s, a, qwen, arena_text(a, "%s%s%s", all, QWEN(1, 4096), forms[i]));
         if (timing_machine(hw, s, a, &err)) fail_msg("%s", err.text);
-        assert_true(cli_estimates_times(&s->j, hw));
+        assert_true(answer_estimates_times(&s->j, hw));
         price_setup(&p, s, hw, NULL, a);
         assert_true(p.step_s > 100 * 0.0298); /* of BF16, as above */
         arena_destroy(a);

@@ -386,7 +386,7 @@ static hardware machine_of(const char *words, arena *a)
     error err = {{0}};
     setup_of_words(s, a, "tiny", words);
     if (timing_machine(&h, s, a, &err)) fail_msg("%s", err.text);
-    assert_int_equal(cli_estimates_times(&s->j, &h),
+    assert_int_equal(answer_estimates_times(&s->j, &h),
                      recipe_is(&s->r, K_TARGET, "moefold") && !h.measured);
     return h;
 }

@@ -1,9 +1,8 @@
 /* price_trace.h - `price --trace`: the predicted timeline as a file. */
-#ifndef CLI_PRICE_TRACE_H
-#define CLI_PRICE_TRACE_H
+#ifndef LIBRARY_PRICE_TRACE_H
+#define LIBRARY_PRICE_TRACE_H
 
 #include "answer/answer.h"
-#include "cli/cli.h"
 #include "predict/timeline.h"
 
 typedef struct trace_words {
@@ -19,10 +18,9 @@ typedef struct trace_written {
 } trace_written;
 
 /* Options that need --trace. */
-status cli_trace_words(const trace_words *w, error *err);
+status trace_words_check(const trace_words *w, error *err);
 
-status cli_price_trace(trace_written *out, const trace_words *w, const price_job *j, error *err);
-void cli_print_trace(const trace_written *t, const char *path, arena *a);
-const trace_file_answer *cli_trace_answer(const trace_written *t, const char *path, arena *a);
+status price_trace_write(trace_written *out, const trace_words *w, const price_job *j, error *err);
+const trace_file_answer *price_trace_answer(const trace_written *t, const char *path, arena *a);
 
 #endif

@@ -1,18 +1,20 @@
-/* words.c - words that several commands take: how many of which GPU, and sizes.
+/* word_sizes.c - words that several commands take: how many of which GPU, and sizes.
  *
  * `--gpus` and `--seq` win over a recipe's file, as overrides do; beside an override of the same
  * knob they must agree with it. */
 #include <ctype.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
-#include "cli/cli.h"
 #include "layout/layout.h"
+#include "hardware/hardware.h"
+#include "library/words.h"
 
 /* ---- reading */
 
-status cli_read_count(const char *option, const char *word, int64_t most, int64_t *n, error *err)
+status word_count(const char *option, const char *word, int64_t most, int64_t *n, error *err)
 {
     int64_t count;
     if (!value_size(word, &count) || count < 1 || count > most)
@@ -41,7 +43,7 @@ static bool is_x(char c)
     return c == 'x' || c == 'X';
 }
 
-status cli_read_gpus(arena *a, const char *word, int64_t *n, const char **name, error *err)
+status word_gpus(arena *a, const char *word, int64_t *n, const char **name, error *err)
 {
     size_t digits = strspn(word, "0123456789"), length = strlen(word), tail = length;
     *n = 0;
@@ -77,7 +79,7 @@ static status must_agree(const recipe *r, knob_id k, value v, const char *option
                      word, knobs[k].key, value_text(r->a, own->v));
 }
 
-status cli_set_gpu(recipe *r, const char *word, const char *name, error *err)
+status words_set_gpu(recipe *r, const char *word, const char *name, error *err)
 {
     value v;
     TRY(knob_accept(r->a, K_GPU, recipe_located(r, K_GPU, value_of_text(name), ""), &v, err));
@@ -86,12 +88,12 @@ status cli_set_gpu(recipe *r, const char *word, const char *name, error *err)
     return recipe_read_machine(r, err);
 }
 
-status cli_set_gpus(recipe *r, const char *word, error *err)
+status words_set_gpus(recipe *r, const char *word, error *err)
 {
     int64_t n;
     const char *name;
-    TRY(cli_read_gpus(r->a, word, &n, &name, err));
-    if (name) TRY(cli_set_gpu(r, word, name, err));
+    TRY(word_gpus(r->a, word, &n, &name, err));
+    if (name) TRY(words_set_gpu(r, word, name, err));
     if (n) TRY(must_agree(r, K_N_GPUS, value_of_int(n), "--gpus", word, err));
     if (!n) return OK;
     if (!recipe_gpu(r)) {
@@ -105,16 +107,16 @@ status cli_set_gpus(recipe *r, const char *word, error *err)
 
 /* ---- the sequence */
 
-status cli_set_seq(recipe *r, const char *word, error *err)
+status words_set_seq(recipe *r, const char *word, error *err)
 {
     int64_t seq = 0;
-    TRY(cli_read_count("--seq", word, 1 << 30, &seq, err));
+    TRY(word_count("--seq", word, 1 << 30, &seq, err));
     TRY(must_agree(r, K_SEQ, value_of_int(seq), "--seq", word, err));
     recipe_set(r, K_SEQ, value_of_int(seq), "--seq");
     return OK;
 }
 
-void cli_reach_seq(recipe *r)
+void words_reach_seq(recipe *r)
 {
     if (r->knob[K_MAX_POSITIONS].from == FROM_NOTHING) return;
     if (recipe_int(r, K_MAX_POSITIONS) < recipe_int(r, K_SEQ))
@@ -123,9 +125,83 @@ void cli_reach_seq(recipe *r)
 
 /* ---- short words */
 
-const char *cli_short_word(arena *a, const char *word)
+const char *word_short(arena *a, const char *word)
 {
     const char *equals = strchr(word, '=');
     if (equals || file_exists(word)) return NULL;
     return knob_short_word(a, word);
+}
+
+/* ---- one rank, memory, a stack */
+
+status word_rank(const char *word, const setup *s, int64_t *rank, error *err)
+{
+    value v;
+    status st = value_parse(s->r.a, word, &v, err);
+    if (st) return error_prefix(err, st, "--rank");
+    if (!s->possible || s->pipe.why_not)
+        return error_set(err, ERR_RULE,
+                         "--rank %s: the recipe has no valid layout; repair: `moefold check` lists "
+                         "what is broken",
+                         word);
+    if (v.kind != V_INT || v.whole < 0 || v.whole >= s->lay.world)
+        return error_set(err, ERR_INPUT,
+                         "--rank %s: ranks are 0 to %" PRId64 " (cluster.n_gpus=%" PRId64
+                         "); repair: --rank 0, or more GPUs",
+                         word, s->lay.world - 1, s->lay.world);
+    *rank = v.whole;
+    return OK;
+}
+
+status words_headroom(recipe *r, const char *word, error *err)
+{
+    char *end;
+    if (!word) return OK;
+    double part = strtod(word, &end);
+    if (end == word || *end || !(part >= 0 && part <= 0.9))
+        return error_set(err, ERR_INPUT,
+                         "--headroom %s: a fraction of visible memory in 0..0.9 is needed; repair: "
+                         "--headroom %g",
+                         word, HEADROOM_DEFAULT);
+    recipe_set(r, K_HEADROOM, value_of_float(part), "--headroom");
+    return OK;
+}
+
+void words_stack(recipe *r, const char *word)
+{
+    if (word) recipe_set(r, K_STACK, value_of_text(word), "--stack");
+}
+
+/* ---- pins */
+
+static bool is_short(const char *word)
+{
+    arena *scratch = arena_create();
+    bool yes = knob_short_word(scratch, word) != NULL;
+    arena_destroy(scratch);
+    return yes;
+}
+
+status words_pins(int argc, char **argv, char **out, int *n, bool *all, error *err)
+{
+    *n = 0;
+    for (int i = 0; i < argc; i++) {
+        bool joined = strncmp(argv[i], "--pin=", 6) == 0;
+        if (!joined && strcmp(argv[i], "--pin") != 0) {
+            out[(*n)++] = argv[i];
+            continue;
+        }
+        char *pin = joined ? argv[i] + 6 : i + 1 < argc ? argv[++i] : NULL;
+        if (pin && strcmp(pin, "all") == 0) {
+            *all = true;
+            continue;
+        }
+        if (!pin || pin[0] == '-' || (!strchr(pin, '=') && !is_short(pin)))
+            return error_set(err, ERR_INPUT,
+                             "--pin%s%s: write a knob and its value, such as --pin cp=32 or --pin "
+                             "model.recompute_granularity=full (`moefold knobs` lists them)",
+                             pin ? " " : "", pin ? pin : "");
+        out[(*n)++] = pin;
+    }
+    return OK;
 }

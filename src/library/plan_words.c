@@ -11,8 +11,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "config/models/models.h"
-#include "cli/plan.h"
-#include "cli/routing.h"
+#include "library/plan_parts.h"
 #include "predict/bands.h"
 #include "config/input.h"
 #include "config/target.h"
@@ -22,40 +21,72 @@
 
 enum { TOKENS_A_STEP = 8 << 20, SECONDS = 60 /* unless --seconds says */ };
 
-/* ---- pins */
-
-static bool is_short(const char *word)
+int plan_options(word_option out[WORD_OPTIONS_MAX], plan_words *w)
 {
-    arena *scratch = arena_create();
-    bool yes = knob_short_word(scratch, word) != NULL;
-    arena_destroy(scratch);
-    return yes;
+    const word_option options[] = {
+        {"--gpus", "NxGPU",
+         "GPU count and type, as in 256xH100; local or 4xlocal: ranks of this machine", NULL,
+         &w->gpus},
+        {"--seq", "TOKENS", "sequence length", NULL, &w->seq},
+        {"--gbs", "N",
+         "global batch size in samples; unset: about 8 M tokens, as a multiple of a divisor of the "
+         "GPU count",
+         NULL, &w->gbs},
+        {"--pin", "KEY=VALUE", "keep a knob at this value instead of searching it; may be repeated",
+         NULL, &w->pin},
+        {"--against", "RECIPE",
+         "show how a recipe ranks, and which changes lead from it to the winner", NULL,
+         &w->against},
+        {"--out", "FILE", "write the winner as a recipe", NULL, &w->out},
+        {"--bring-up", "DIR", "write one recipe per bring-up step, from a plain one to the winner",
+         NULL, &w->bring_up},
+        {"--routing", ROUTING_WORD, ROUTING_HELP, NULL, &w->routed},
+        {"--headroom", HEADROOM_WORD, HEADROOM_HELP, NULL, &w->headroom},
+        {"--precision", "any", "search precisions, too; unset: the platform's default", NULL,
+         &w->precision},
+        {"--search", "all|published",
+         "search only features that published runs on such GPUs have, or all; unset: published",
+         NULL, &w->space},
+        {"--seconds", "N", "end every search after N seconds with the best so far; unset: 60", NULL,
+         &w->seconds},
+        {"--stack", "NAME", "container generation, by its name in hardware/*.yaml", NULL,
+         &w->stack},
+        {"--more", NULL, "also search for headroom, activation offload and the smallest cluster",
+         &w->more, NULL},
+        {"--json", NULL, "print JSON (docs/JSON.md)", &w->json, NULL},
+    };
+    memcpy(out, options, sizeof options);
+    return sizeof options / sizeof options[0];
 }
 
-/* `--pin key=value` is an override: what a person set is not searched. `--pin all` keeps all that
- * a file sets. */
-status plan_take_pins(int argc, char **argv, char **out, int *n, bool *all, error *err)
+/* ---- words */
+
+/* Is there a word for the recipe? Without one, the job is that of --against. */
+static bool names_recipe(int argc, char **argv, const plan_words *w)
 {
-    *n = 0;
-    for (int i = 0; i < argc; i++) {
-        bool joined = strncmp(argv[i], "--pin=", 6) == 0;
-        if (!joined && strcmp(argv[i], "--pin") != 0) {
-            out[(*n)++] = argv[i];
-            continue;
-        }
-        char *pin = joined ? argv[i] + 6 : i + 1 < argc ? argv[++i] : NULL;
-        if (pin && strcmp(pin, "all") == 0) {
-            *all = true;
-            continue;
-        }
-        if (!pin || pin[0] == '-' || (!strchr(pin, '=') && !is_short(pin)))
-            return error_set(err, ERR_INPUT,
-                             "--pin%s%s: write a knob and its value, such as --pin cp=32 or --pin "
-                             "model.recompute_granularity=full (`moefold knobs` lists them)",
-                             pin ? " " : "", pin ? pin : "");
-        out[(*n)++] = pin;
+    for (int i = 1; i < argc; i++) {
+        bool named = strcmp(argv[i], "-") == 0 || model_is_named(argv[i]) || file_exists(argv[i]);
+        if (named && argv[i] != w->against && strcmp(argv[i - 1], "--out") != 0) return true;
     }
-    return OK;
+    return false;
+}
+
+/* Where only --against names a recipe, it is the recipe. */
+static int with_recipe(int n, char **words, plan_words *w)
+{
+    for (int i = 1; i < n; i++) {
+        if (strncmp(words[i], "--against=", 10) == 0) w->against = words[i] + 10;
+        if (strcmp(words[i], "--against") == 0 && i + 1 < n) w->against = words[i + 1];
+    }
+    if (w->against && !names_recipe(n, words, w)) words[n++] = (char *)(uintptr_t)w->against;
+    return n;
+}
+
+status plan_ready_words(int argc, char **argv, char **out, int *n, plan_words *w, error *err)
+{
+    status st = words_pins(argc, argv, out, n, &w->pin_all, err);
+    *n = with_recipe(*n, out, w);
+    return st;
 }
 
 /* ---- the cluster */
@@ -66,7 +97,7 @@ static status set_cluster(recipe *r, const plan_words *w, hardware *hw, arena *a
     const char *name = r->knob[K_GPU].from == FROM_USER ? recipe_word(r, K_GPU) : NULL;
     int64_t asked = 0;
     const char *named = NULL;
-    status s = w->gpus ? cli_read_gpus(a, w->gpus, &asked, &named, err) : OK;
+    status s = w->gpus ? word_gpus(a, w->gpus, &asked, &named, err) : OK;
     if (s) return s;
     if (named) name = named;
     if (w->gpus && (asked || named)) n = asked;
@@ -79,7 +110,7 @@ static status set_cluster(recipe *r, const plan_words *w, hardware *hw, arena *a
     if (s && w->gpus) error_prefix(err, s, "--gpus %s", w->gpus);
     if (s) return s;
     if (recipe_given(r, K_HEADROOM)) hardware_leave(hw, recipe_real(r, K_HEADROOM));
-    s = cli_set_gpu(r, w->gpus ? w->gpus : name, name, err);
+    s = words_set_gpu(r, w->gpus ? w->gpus : name, name, err);
     if (s) return s;
     if (n < 1 && recipe_on_cpu(r)) n = sysconf(_SC_NPROCESSORS_ONLN);
     recipe_set(r, K_N_GPUS, value_of_int(n > 0 ? n : hw->gpus_per_node), "--gpus");
@@ -122,8 +153,8 @@ static status set_batch(recipe *r, const plan_words *w, arena *a, error *err)
     int64_t world = recipe_int(r, K_N_GPUS), most = SPACE_MICROS_MOST * SPACE_MBS_MOST * world;
     int64_t seq = recipe_int(r, K_SEQ), gbs = recipe_int(r, K_GBS);
     status s = OK;
-    if (w->seq) s = cli_read_count("--seq", w->seq, 1 << 30, &seq, err);
-    if (!s && w->gbs) s = cli_read_count("--gbs", w->gbs, 1 << 30, &gbs, err);
+    if (w->seq) s = word_count("--seq", w->seq, 1 << 30, &seq, err);
+    if (!s && w->gbs) s = word_count("--gbs", w->gbs, 1 << 30, &gbs, err);
     if (s) return s;
     if (seq < 1) seq = 4096;
     const char *why = "--gbs";
@@ -233,7 +264,7 @@ static status set_routing(recipe *r, const plan_words *w, plan_answer *p, arena 
 {
     setup *s = ARENA_NEW(a, setup);
     TRY(setup_init(s, r, a, err));
-    return cli_routing(&p->prices, w->routed, s, a, err);
+    return words_routing(&p->prices, w->routed, s, a, err);
 }
 
 status plan_prepare(plan_answer *p, recipe *r, const plan_words *w, arena *a, error *err)
@@ -246,7 +277,7 @@ status plan_prepare(plan_answer *p, recipe *r, const plan_words *w, arena *a, er
     if (!s) s = set_cluster(r, w, hw, a, err);
     if (!s) s = set_space(p, r, w, err);
     if (!s) s = set_batch(r, w, a, err);
-    if (!s) cli_routing_knob(r, w->routed);
+    if (!s) words_routing_knob(r, w->routed);
     if (!s && p->own) s = against_join(r, p->own, err); /* now with cluster and batch */
     if (!s && w->routed) s = set_routing(r, w, p, a, err);
     if (!s) s = hardware_has_stack(hw, w->stack ? w->stack : recipe_word(r, K_STACK), err);

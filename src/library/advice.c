@@ -1,16 +1,14 @@
 /* advice.c - what is said of broken rules: repairs that were applied and checked, with what they
  * lead to, in words that can be appended to the command at hand. */
-#include <string.h>
-
-#include "cli/cli.h"
+#include "config/appended.h"
+#include "library/check.h"
 #include "plan/repairs.h"
 #include "train/executor/timing.h"
 
 /* `check` answers in milliseconds: a price takes about ten of them. */
 static const int64_t ADVICE = TRY_SECONDS(0.04);
 
-void cli_advise(violations *found, const recipe *given, const setup *s, const struct fit *own,
-                arena *a)
+void advise(violations *found, const recipe *given, const setup *s, const struct fit *own, arena *a)
 {
     error err = {{0}};
     if (!repairs_to_price(found)) return;

@@ -1,10 +1,11 @@
 /* price_trace.c - `price --trace`: the predicted timeline as a file. */
-#include "cli/price_trace.h"
+#include "library/price_trace.h"
 
-#include <stdio.h>
 #include <string.h>
 
-status cli_trace_words(const trace_words *w, error *err)
+#include "library/words.h"
+
+status trace_words_check(const trace_words *w, error *err)
 {
     if (w->path || !w->whole) return OK;
     return error_set(err, ERR_INPUT, "--whole-step is for --trace FILE, which is not given");
@@ -19,7 +20,7 @@ static status read_ranks(timeline_options *o, const char *words, const setup *s,
     for (const char *p = words; p;) {
         size_t length = strcspn(p, ",");
         int64_t rank;
-        TRY(cli_rank(arena_copy(a, p, length), s, &rank, err));
+        TRY(word_rank(arena_copy(a, p, length), s, &rank, err));
         for (int64_t i = 0; i < n; i++)
             if (list[i] == rank)
                 return error_set(err, ERR_INPUT,
@@ -46,7 +47,7 @@ static void count(trace_written *out, const trace *t, arena *a)
             out->operations++;
 }
 
-status cli_price_trace(trace_written *out, const trace_words *w, const price_job *j, error *err)
+status price_trace_write(trace_written *out, const trace_words *w, const price_job *j, error *err)
 {
     arena *a = arena_create();
     timeline_options o = {.whole = w->whole};
@@ -62,17 +63,7 @@ status cli_price_trace(trace_written *out, const trace_words *w, const price_job
     return st;
 }
 
-void cli_print_trace(const trace_written *t, const char *path, arena *a)
-{
-    cli_print("Trace",
-              "%s: %s operations and %s waits on %s streams of %s ranks, %s messages between "
-              "stages;\n         %s of the step from %s on (open it with ui.perfetto.dev)\n\n",
-              path, text_grouped(a, t->operations), text_grouped(a, t->waits),
-              text_grouped(a, t->streams), text_grouped(a, t->ranks), text_grouped(a, t->messages),
-              text_seconds(a, t->span), text_seconds(a, t->from));
-}
-
-const trace_file_answer *cli_trace_answer(const trace_written *t, const char *path, arena *a)
+const trace_file_answer *price_trace_answer(const trace_written *t, const char *path, arena *a)
 {
     trace_file_answer *x = ARENA_NEW(a, trace_file_answer);
     *x = (trace_file_answer){path,       t->operations, t->waits, t->messages,

@@ -2,8 +2,8 @@
 #include <math.h>
 
 #include "answer/price.h"
-#include "cli/plan.h"
-#include "cli/verdict.h"
+#include "library/plan_parts.h"
+#include "predict/not_priced.h"
 #include "config/export.h"
 #include "config/job_of.h"
 
@@ -119,7 +119,7 @@ json_t *plan_json(const plan_answer *p, const char *why_not, arena *a)
                         .complete = p->complete,
                         .gpus = p->world,
                         .gpu = p->hw->name,
-                        .times = cli_times_answer(&given, p->hw, a),
+                        .times = answer_times(&given, p->hw, a),
                         .seq_length = given.seq,
                         .global_batch_size = given.gbs,
                         .usable_bytes = p->hw->usable,
@@ -128,7 +128,7 @@ json_t *plan_json(const plan_answer *p, const char *why_not, arena *a)
                         .chunks = p->ways.chunks ? &chunks : NULL,
                         .best = answer_rows(r->best, r->n_best, a),
                         .n_best = r->n_best,
-                        .other = cli_other_answer(&p->other, a),
+                        .other = other_routing_answer_of(&p->other, a),
                         .front = answer_rows(r->front, r->n_front, a),
                         .n_front = r->n_front,
                         .ladder = answer_rows(r->ladder, r->n_ladder, a),
