@@ -3,6 +3,8 @@
 #include <string.h>
 
 #include "cli/routing.h"
+#include "cli/screen.h"
+#include "cli/screen_price.h"
 #include "cli/verdict.h"
 #include "library/price.h"
 
@@ -88,9 +90,26 @@ static void print_trace(const trace_written *t, const char *path, arena *a)
               text_seconds(a, t->span), text_seconds(a, t->from));
 }
 
-static void print_text(const priced *q, arena *a)
+static void print_routing(const priced *q, arena *a)
+{
+    const char *routed = cli_routing_text(&q->p, &q->o, a);
+    const char *other = cli_other_text(&q->other, a);
+    if (routed) cli_print("Routing", "%s\n%s", routed, other ? "" : "\n");
+    if (other) cli_print(routed ? "" : "Routing", "%s\n\n", other);
+}
+
+/* What the screen has no room for: all of it, or the reasons alone. */
+static void print_text(const priced *q, bool all, arena *a)
 {
     const price *p = &q->p;
+    if (!all) {
+        print_routing(q, a);
+        print_wall(q);
+        cli_print_not_priced(q->left_out, q->n_left_out);
+        cli_print_notes(&q->s->r, "Note     ", true);
+        print_changes(q, a);
+        return;
+    }
     printf("%s on %lld x %s: %s tokens/s/GPU, %.*f TFLOP/s/GPU, MFU %.1f %%", q->s->r.name,
            (long long)q->s->lay.world, q->hw->name,
            text_grouped(a, (int64_t)(p->tokens_per_s_per_gpu + 0.5)),
@@ -104,14 +123,30 @@ static void print_text(const priced *q, arena *a)
     cli_print_times(&q->s->j, q->hw);
     print_memory(q, a);
     print_time(p, a);
-    const char *routed = cli_routing_text(p, &q->o, a);
-    const char *other = cli_other_text(&q->other, a);
-    if (routed) cli_print("Routing", "%s\n%s", routed, other ? "" : "\n");
-    if (other) cli_print(routed ? "" : "Routing", "%s\n\n", other);
+    print_routing(q, a);
     print_wall(q);
     cli_print_not_priced(q->left_out, q->n_left_out);
     if (cli_print_notes(&q->s->r, "Note     ", false)) printf("\n");
     print_changes(q, a);
+}
+
+static void print_screen(const priced *q, const price_words *w, arena *a)
+{
+    screen_head(q->s, q->hw, a);
+    screen_of_price(price_answer_of(q, a), q->s->lay.world, q->hw->arch == ARCH_CPU, a);
+    for (int i = 0; i < q->n_left_out; i++)
+        screen_line(i ? "" : "UNPRICED", "%s=%s (the price assumes: %s)", q->left_out[i].key,
+                    q->left_out[i].value, q->left_out[i].assumed);
+    if (!w->why && !w->everything)
+        screen_line("NEXT",
+                    "--why: every change and what limits the step  --everything: all figures  "
+                    "moefold check: what the rules say");
+    if (w->why || w->everything) {
+        printf("\n");
+        screen_hold();
+        print_text(q, w->everything, a);
+        screen_release();
+    }
     if (q->trace->path) print_trace(&q->traced, q->trace->path, a);
 }
 
@@ -129,7 +164,7 @@ int command_price(int argc, char **argv)
     if (!st && !done) st = price_run(q, r, &w, a, &err);
     int code = st ? cli_fail("price", st, &err) : q->bad ? ERR_RULE : OK;
     if (w.json && !done && (!st || q->why_not)) cli_json_print(price_json(q, a));
-    if (!st && !done && !w.json) print_text(q, a);
+    if (!st && !done && !w.json) print_screen(q, &w, a);
     arena_destroy(a);
     return code;
 }

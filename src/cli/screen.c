@@ -162,20 +162,35 @@ static pen begin(const char *label)
     return p;
 }
 
-void screen_line(const char *label, const char *format, ...)
+static void say(pen *p, const char *format, va_list args)
 {
     arena *a = arena_create();
-    va_list args, again;
-    va_start(args, format);
+    va_list again;
     va_copy(again, args);
     int n = vsnprintf(NULL, 0, format, args);
     char *text = arena_take(a, (size_t)n + 1);
     vsnprintf(text, (size_t)n + 1, format, again);
-    va_end(args);
     va_end(again);
-    pen p = begin(label);
-    wrap(&p, text);
+    wrap(p, text);
     arena_destroy(a);
+}
+
+void screen_line(const char *label, const char *format, ...)
+{
+    pen p = begin(label);
+    va_list args;
+    va_start(args, format);
+    say(&p, format, args);
+    va_end(args);
+}
+
+void screen_title(const char *format, ...)
+{
+    pen p = {.hang = 2, .columns = screen_columns(), .end = ""};
+    va_list args;
+    va_start(args, format);
+    say(&p, format, args);
+    va_end(args);
 }
 
 void screen_command(const char *label, const char *words)
@@ -420,6 +435,13 @@ const char *screen_percent(arena *a, double part)
     return arena_text(a, fabs(x) < 9.95 ? "%+.1f %%" : "%+.0f %%", x);
 }
 
+/* An end of a band: with no more digits than its middle has. */
+static const char *bound(arena *a, double x, int digits)
+{
+    int own = digits_of(x);
+    return fixed(a, x, own < digits ? own : digits);
+}
+
 const char *screen_band(arena *a, double s, double low_s, double high_s)
 {
     const unit *u = unit_for(times, s);
@@ -427,7 +449,7 @@ const char *screen_band(arena *a, double s, double low_s, double high_s)
     int digits = digits_of(s / u->size);
     while ((high_s - low_s) / u->size < 4 * pow(10, -digits)) digits++; /* a band that shows */
     return arena_text(a, "%s %s (%s to %s)", fixed(a, s / u->size, digits), u->name,
-                      fixed(a, low_s / u->size, digits), fixed(a, high_s / u->size, digits));
+                      bound(a, low_s / u->size, digits), bound(a, high_s / u->size, digits));
 }
 
 const char *screen_coloured(arena *a, colour c, const char *text)

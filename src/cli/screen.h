@@ -21,6 +21,9 @@ int screen_columns(void);
 /* printf behind a label, wrapped; "" goes on below a label. */
 void screen_line(const char *label, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* printf from the first column on, wrapped below it: what a screen is about. */
+void screen_title(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
 /* Words for a shell: a line that goes on ends with a backslash, so that all can be copied. */
 void screen_command(const char *label, const char *words);
 

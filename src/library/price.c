@@ -16,6 +16,8 @@ enum { CHANGES_SECONDS = 3 };
 int price_word_options(word_option out[WORD_OPTIONS_MAX], price_words *w)
 {
     const word_option options[] = {
+        {"--why", NULL, "add every change, what limits the step, and routing", &w->why, NULL},
+        {"--everything", NULL, "add all figures of memory and time", &w->everything, NULL},
         {"--json", NULL, "print JSON (docs/JSON.md)", &w->json, NULL},
         {"--stack", "NAME", "container generation; unset: the newest in the hardware file", NULL,
          &w->stack},
@@ -139,23 +141,27 @@ static json_t *json_none(const priced *q, arena *a)
     return answer_json(no_price_answer, &x);
 }
 
-json_t *price_json(const priced *q, arena *a)
+const price_answer *price_answer_of(const priced *q, arena *a)
 {
-    if (q->why_not) return json_none(q, a);
-    wall_repair_answer repairs[FIXES_MAX];
-    price_answer x;
-    answer_price(&x, &q->p, &(price_job){q->s, q->hw, &q->o}, a);
-    x.memory = answer_price_memory(&q->p, &q->memory, q->rank, a);
+    wall_repair_answer *repairs = ARENA_ARRAY(a, wall_repair_answer, FIXES_MAX);
+    price_answer *x = ARENA_NEW(a, price_answer);
+    answer_price(x, &q->p, &(price_job){q->s, q->hw, &q->o}, a);
+    x->memory = answer_price_memory(&q->p, &q->memory, q->rank, a);
     for (int i = 0; i < q->n_repairs; i++)
         repairs[i] = (wall_repair_answer){&q->repairs[i].change, q->repairs[i].what};
-    x.times = answer_times(&q->s->j, q->hw, a);
-    x.other = other_routing_answer_of(&q->other, a);
-    x.wall_repairs = repairs;
-    x.n_wall_repairs = q->n_repairs;
-    x.changes = q->changes;
-    x.n_changes = q->n_changes;
-    x.changes_left = q->budget.left_out;
-    x.violations = answer_violations(&x.n_violations, &q->found, a);
-    if (q->trace->path) x.trace = price_trace_answer(&q->traced, q->trace->path, a);
-    return answer_json(price_answer, &x);
+    x->times = answer_times(&q->s->j, q->hw, a);
+    x->other = other_routing_answer_of(&q->other, a);
+    x->wall_repairs = repairs;
+    x->n_wall_repairs = q->n_repairs;
+    x->changes = q->changes;
+    x->n_changes = q->n_changes;
+    x->changes_left = q->budget.left_out;
+    x->violations = answer_violations(&x->n_violations, &q->found, a);
+    if (q->trace->path) x->trace = price_trace_answer(&q->traced, q->trace->path, a);
+    return x;
+}
+
+json_t *price_json(const priced *q, arena *a)
+{
+    return q->why_not ? json_none(q, a) : answer_json(price_answer, price_answer_of(q, a));
 }

@@ -2,6 +2,7 @@
 #ifndef LIBRARY_PRICE_H
 #define LIBRARY_PRICE_H
 
+#include "answer/answer.h"
 #include "library/other_routing.h"
 #include "library/price_trace.h"
 #include "library/word_routing.h"
@@ -11,7 +12,7 @@
 #include "predict/not_priced.h"
 
 typedef struct price_words {
-    bool json;
+    bool json, why, everything;
     const char *stack, *routed, *headroom;
     trace_words trace;
 } price_words;
@@ -47,6 +48,7 @@ typedef struct priced {
  * others. */
 status price_run(priced *out, recipe *r, const price_words *w, arena *a, error *err);
 
-json_t *price_json(const priced *q, arena *a); /* also where `why_not` says so */
+const price_answer *price_answer_of(const priced *q, arena *a); /* a program can be built */
+json_t *price_json(const priced *q, arena *a);                  /* also where `why_not` says so */
 
 #endif

@@ -282,7 +282,50 @@ def twice_the_gpus_never_lose():
         yield said, [] if rate[1] >= 0.999 * rate[0] else [f"{rate[1]:.4g} samples/s, and {rate[0]:.4g} on half of it"]
 
 
-PROPERTIES = [commands_agree, diffs_are_of_prices, fix_makes_valid_and_fit, plans_are_what_others_say, repairs_repair, idle_knobs_change_nothing,
+def blocks(text):
+    """{label: its lines} of a screen."""
+    out, label = {}, None
+    for line in text.splitlines():
+        found = re.match(r"([A-Z][A-Z ]{,7}) +(?=\S)", line)
+        label = found[1].strip() if found else label if line.startswith(" ") else None
+        if label:
+            out.setdefault(label, []).append(line[9:])
+    return out
+
+
+def screen_faults(command, words):
+    """How many sums a screen has, and what is wrong with its widths and with those sums."""
+    wrong, sums = [], 0
+    for columns in (80, 120):
+        done = run(command, *words, env={**os.environ, "COLUMNS": str(columns)})
+        wrong += [f"wider than {columns}: {x}" for x in done.stdout.splitlines() if len(x) > columns]
+    own = blocks(run(command, *words, env={**os.environ, "COLUMNS": "1000"}).stdout)
+    for label, unit in (("MEMORY", r"[KMG]iB|bytes"), ("TIME", "%")):
+        if label not in own or len(own[label]) < 2:
+            continue
+        head, parts = own[label][:2]
+        sums += 1
+        said = re.match(r"\|.*?\|  ([0-9.]+) ", head)
+        whole = 100 if label == "TIME" else float(said[1])
+        parts = re.match(rf"(?:rank \d+(?:, the fullest)?: )?(.*?) (?:{unit})(?:  |$)", parts)
+        total = sum(float(p.split()[-1]) for p in parts[1].split("  "))
+        if abs(total - whole) > 1e-6:
+            wrong.append(f"{label} adds up to {total}, not to {whole}: {own[label]}")
+    return sums, wrong
+
+
+def screens_add_up():
+    """price, check and plan: no line is wider than the window, memory adds up to the peak, time to 100 %."""
+    seen = 0
+    for r in itertools.chain(*(jobs(f"screens {i}", 1) for i in range(3))):
+        words = legal(r)
+        sums, wrong = screen_faults("price", words)
+        seen += sums
+        yield ["price", *words], wrong
+    yield ["price"], [] if seen >= 2 * JOBS else [f"only {seen} sums were seen"]
+
+
+PROPERTIES = [screens_add_up, commands_agree, diffs_are_of_prices, fix_makes_valid_and_fit, plans_are_what_others_say, repairs_repair, idle_knobs_change_nothing,
               twice_the_gpus_never_lose]
 
 if __name__ == "__main__":

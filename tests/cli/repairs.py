@@ -4,8 +4,8 @@ import collections, json, os, re, shlex, subprocess
 MOEFOLD = os.environ["MOEFOLD"]
 
 
-def run(*words, seconds=120):
-    return subprocess.run([MOEFOLD, *words], capture_output=True, text=True, timeout=seconds)
+def run(*words, seconds=120, env=None):
+    return subprocess.run([MOEFOLD, *words], capture_output=True, text=True, timeout=seconds, env=env)
 
 
 def asked(command, words):

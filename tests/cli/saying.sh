@@ -7,6 +7,7 @@ moefold_test=$(readlink -f "${MOEFOLD_TEST:-$(dirname "$moefold")/moefold-test}"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 failed=0
+export COLUMNS=1000 # so that no line that is looked for is wrapped
 
 ok() { echo "ok $1"; }
 bad() { # NAME WHY...

@@ -35,7 +35,7 @@ measured threads 'threads of one process' 2 /cpu.yaml --device peers --as-thread
 measured staged 'shared memory' 3 /cpu.yaml --device peers:staged --as-threads
 measured behind 'threads of one process' 2 /cpu.yaml --device peers:late=3 --as-threads
 measured processes MPI 2 /cpu.yaml --device deferred:3
-expect the_file_can_be_read 0 'tiny on 2 x cpu' "$moefold" price tiny cluster.gpu="$work/threads-2.yaml" cluster.n_gpus=2
+expect the_file_can_be_read 0 'tiny on 2 x cpu' "$moefold" price --everything tiny cluster.gpu="$work/threads-2.yaml" cluster.n_gpus=2
 
 # What one rank measured comes before the shipped file.
 mkdir hardware

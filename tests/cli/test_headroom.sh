@@ -46,7 +46,7 @@ assert kinds and not kinds & {'a2a', 'all_gather'}, kinds
 E
 exchanged=(recipes/dsv3-128k-h100.yaml model.cp_comm_type=a2a model.hierarchical_context_parallel_sizes=null)
 expect price_says_so 1 'mla-needs-a-ring' "$moefold" price "${exchanged[@]}"
-expect newer_containers_exchange_heads 0 'CP communication' "$moefold" price "${exchanged[@]}" --stack 26.06
+expect newer_containers_exchange_heads 0 'CP communication' "$moefold" price --everything "${exchanged[@]}" --stack 26.06
 
 # ---- graphs of the whole step have room for the fullest EP rank: else Megatron runs the step a second time without them
 captured=(qwen3-235b-a22b --gpus 64xGB200 --seq 4096 --pin model.expert_model_parallel_size=64 --pin model.cuda_graph_impl=full_iteration)

@@ -101,7 +101,7 @@ if command -v script >/dev/null; then
     red='\^\[\[1;31m'
     expect errors_are_red 0 "$red" onto_terminal A=b check tiny tp=3
     expect valid_is_green 0 '\^\[\[32m' onto_terminal A=b check tiny
-    expect headings_are_bold 0 '\^\[\[1mMemory' onto_terminal A=b price tiny
+    expect headings_are_bold 0 '\^\[\[1mMEMORY' onto_terminal A=b price tiny
     without no_color_is_respected '\^\[\[' onto_terminal NO_COLOR=1 check tiny tp=3
     expect empty_no_color_is_none 0 "$red" onto_terminal NO_COLOR= check tiny tp=3
     expect messages_are_red 0 "$red" onto_terminal A=b check nowhere.yaml

@@ -23,7 +23,7 @@ expect show 0 'model.num_layers +92' "$moefold" show zai-org/GLM-4.5
 expect show_params 0 'q_layernorm' "$moefold" show allenai/OLMoE-1B-7B-0924 --params
 expect plan 0 'glm-4.5-air|GLM-4.5-Air' "$moefold" plan zai-org/GLM-4.5-Air --gpus 64xH100 --seq 4096
 expect plan_dense 0 'llama-3-8b' "$moefold" plan llama-3-8b --gpus 16xH100 --seq 8192
-expect price 0 'tokens/s' "$moefold" price deepseek-ai/DeepSeek-V2-Lite cluster.n_gpus=8 model.expert_model_parallel_size=8
+expect price 0 'tokens/s' "$moefold" price --everything deepseek-ai/DeepSeek-V2-Lite cluster.n_gpus=8 model.expert_model_parallel_size=8
 expect train_from_a_file 0 'done after 2 steps' "$moefold" train $golden/deepseek-v2-tiny/config.json cluster.gpu=cpu \
     model.seq_length=32 train.global_batch_size=2 train.train_iters=2
 for case in deepseek-v2 deepseek-v2-lite glm4-moe qwen2-moe olmoe minimax-m2 qwen3 qwen2 llama mistral starcoder2; do

@@ -109,7 +109,7 @@ assert abs(slower - copies["exposed"]) < 0.02 * slower, (slower, copies)
 assert abs(on["parts"]["host copies"] - copies["exposed"]) < 1e-9
 P
 check priced test $? = 0
-expect wall_is_the_link 0 'exposed communication \(offload copies ' "$moefold" price "${price[@]}" "${moved[@]}"
+expect wall_is_the_link 0 'exposed communication \(offload copies ' "$moefold" price --everything "${price[@]}" "${moved[@]}"
 
 # ---- measured: every copy of a step is in the trace, with its bytes, as the price has them
 "$moefold" train "${qwen[@]}" "${common[@]}" "${moved[@]}" train.train_iters=4 --run "$work/run" >"$work/log" 2>&1

@@ -20,17 +20,17 @@ on=(model.fine_grained_activation_offloading=true 'model.offload_modules=[core_a
 gpu=(qwen3-30b-a3b cluster.n_gpus=16 model.expert_model_parallel_size=8 model.moe_token_dispatcher_type=alltoall train.global_batch_size=64)
 
 # ---- shown
-shows price_shows_copies 'offload copies, exposed +[0-9.]+ s' "$moefold" price "${gpu[@]}" "${on[@]}"
-shows price_shows_the_host 'on the host: offloaded activations +[0-9.]+ GiB' "$moefold" price "${gpu[@]}" "${on[@]}"
+shows price_shows_copies 'offload copies, exposed +[0-9.]+ s' "$moefold" price --everything "${gpu[@]}" "${on[@]}"
+shows price_shows_the_host 'on the host: offloaded activations +[0-9.]+ GiB' "$moefold" price --everything "${gpu[@]}" "${on[@]}"
 shows memory_shows_the_host 'On the host, outside the arena: [0-9.]+ GiB' "$moefold" show "${gpu[@]}" "${on[@]}" --memory
 shows check_shows_the_host 'host +[0-9.]+ GiB .*activations on the host' "$moefold" check "${gpu[@]}" "${on[@]}" --all-ranks
 shows operations_show_copies 'copy +COPY_OUT +expert_fc1 .*experts.x -> experts.x' "$moefold" show "${gpu[@]}" "${on[@]}" --ops
-"$moefold" price "${gpu[@]}" "${on[@]}" --json | python3 -c '
+"$moefold" price --everything "${gpu[@]}" "${on[@]}" --json | python3 -c '
 import json, sys
 o = json.load(sys.stdin)
 assert o["memory"]["on_host"] > 0 and o["time"]["host copies"] > 0 and "host copies" in o["time"]["exposed"]'
 result json_has_both
-! "$moefold" price "${gpu[@]}" | grep -qE 'offload copies|on the host'
+! "$moefold" price --everything "${gpu[@]}" | grep -qE 'offload copies|on the host'
 result nothing_without_it
 
 # ---- refused

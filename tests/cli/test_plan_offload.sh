@@ -42,7 +42,7 @@ check moved_is_said grep -q 'optimizer state on the host, moved to the GPU for u
 expect check_names_the_repair 1 \
     'repair:  optimizer.optimizer_cpu_offload=true optimizer.use_precision_aware_optimizer=true$' \
     "$moefold" check "${job[@]}" "$fast" model.num_layers=20
-expect one_gpu_is_one_gpu 0 "all GPUs of a node, at most  *13.92 GiB" "$moefold" price "${job[@]}" "$fast" model.num_layers=1 \
+expect one_gpu_is_one_gpu 0 "all GPUs of a node, at most  *13.92 GiB" "$moefold" price --everything "${job[@]}" "$fast" model.num_layers=1 \
     optimizer.offload_optimizer_states=true
 
 # ---- with all of the optimizer on the host Megatron's GPUs keep none of it: the bound on the state must not keep a part

@@ -16,7 +16,7 @@ for kind in ("products", "experts", "attention"): assert parts[kind] == d["time"
 '
 }
 rows_add_up() { # RECIPE WORDS...
-    once "$moefold" price "$@" | python3 -c '
+    once "$moefold" price --everything "$@" | python3 -c '
 import re, sys
 rows, inside = [], False
 for line in sys.stdin:
@@ -39,9 +39,9 @@ check offload_parts_are_the_step adds_up recipes/qwen3-235b-128k-gb200.yaml mode
     'model.offload_modules=[expert_fc1,moe_act]' model.recompute_granularity=null model.recompute_modules=null
 
 # ---- exit codes: a rule that is broken is priced all the same, and not fine
-expect a_broken_rule_exits_1 1 'breaks a rule: betas-below-one' "$moefold" price recipes/dsv3-4k-h100.yaml optimizer.adam_beta2=1.0
+expect a_broken_rule_exits_1 1 'BROKEN +betas-below-one' "$moefold" price recipes/dsv3-4k-h100.yaml optimizer.adam_beta2=1.0
 expect its_json_is_printed 1 '"step_s":[0-9]' "$moefold" price recipes/dsv3-4k-h100.yaml optimizer.adam_beta2=1.0 --json
-expect a_good_recipe_exits_0 0 'Time  ' once "$moefold" price recipes/dsv3-4k-h100.yaml
+expect a_good_recipe_exits_0 0 '^TIME  ' once "$moefold" price recipes/dsv3-4k-h100.yaml
 
 # ---- what has no effect on a price is named where it is set
 base=recipes/dsv3-4k-h100.yaml
@@ -49,13 +49,15 @@ words=(model.moe_grouped_gemm=false model.cross_entropy_loss_fusion=false model.
     model.use_transformer_engine_op_fuser=true model.fp32_residual_connection=true)
 for word in "${words[@]}"; do
     expect "${word%%=*}_is_not_priced" 0 "^(Not priced:| {11}) $word \(the price assumes: " \
+        once "$moefold" price --everything "$base" "${words[@]}"
+    expect "${word%%=*}_is_said_not_to_be_priced" 0 "^(UNPRICED| {8}) $word \(the price assumes: " \
         once "$moefold" price "$base" "${words[@]}"
 done
-expect num_sms_is_not_priced 0 'Not priced: model.moe_flex_dispatcher_num_sms=8' "$moefold" price "$base" model.moe_deepep_num_sms=8
+expect num_sms_is_not_priced 0 'Not priced: model.moe_flex_dispatcher_num_sms=8' "$moefold" price --everything "$base" model.moe_deepep_num_sms=8
 expect json_names_it 0 '"not_priced":\[\{"key":"model.moe_grouped_gemm","value":"false","assumed":"' \
     "$moefold" price "$base" model.moe_grouped_gemm=false --json
-without nothing_is_named_that_nobody_set 'Not priced' once "$moefold" price "$base"
-without as_assumed_is_not_named 'Not priced' "$moefold" price "$base" model.moe_grouped_gemm=true
+without nothing_is_named_that_nobody_set 'Not priced|UNPRICED' once "$moefold" price --everything "$base"
+without as_assumed_is_not_named 'Not priced|UNPRICED' "$moefold" price --everything "$base" model.moe_grouped_gemm=true
 expect plan_names_it 0 'Not priced: model.gradient_accumulation_fusion=false' \
     "$moefold" plan qwen3-30b-a3b --gpus 16xH100 --seq 4096 --pin model.gradient_accumulation_fusion=false
 expect plan_json_names_it 0 '"not_priced":\[\{"key":"model.gradient_accumulation_fusion"' \

@@ -80,8 +80,8 @@ run=$work/runs/a
 expect a_run_has_a_folder 0 'done after 6 steps' "$moefold" train "${small[@]}" train.train_iters=6 --run "$run" \
     checkpoint.save="$work/save"
 check all_files_are_there [ "$(ls "$run" | tr '\n' ' ')" = 'metrics.jsonl recipe.yaml routing.json summary.json trace.json.gz ' ]
-expect its_recipe_can_be_used 0 'step' "$moefold" price "$run/recipe.yaml"
-expect its_loads_can_be_used 0 'step' "$moefold" price "$run/recipe.yaml" --routing "$run/routing.json"
+expect its_recipe_can_be_used 0 '^STEP' "$moefold" price "$run/recipe.yaml"
+expect its_loads_can_be_used 0 '^STEP' "$moefold" price "$run/recipe.yaml" --routing "$run/routing.json"
 expect its_trace_is_valid 0 '"streams"' checked "$run/trace.json.gz" --measured
 expect its_summary_is_whole 0 'as it should be' python3 - "$run" <<'PY'
 import json, sys

@@ -8,6 +8,9 @@ set -u
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 3
 moefold=$(readlink -f "${MOEFOLD:-./moefold}")
 
+# Commands whose screens stay within the window; before their words may stand COLUMNS=N (100 as in a pipe).
+new_screens="plan check price"
+
 # Numbers of a column end where they ended, or start where they started, so that a longer one moves nothing.
 mask() {
     MOEFOLD_PATH=$moefold perl -pe '
@@ -21,12 +24,14 @@ mask() {
         s/[ \t]+$//;'
 }
 screen() { # WORDS...
-    local out=$1 code
+    local out=$1 code columns=100
     shift
-    HOME=/nowhere NO_COLOR=1 "$moefold" "$@" >"$out/stdout" 2>"$out/stderr" </dev/null
+    [[ $1 == COLUMNS=* ]] && columns=${1#*=} && shift
+    COLUMNS=$columns HOME=/nowhere NO_COLOR=1 "$moefold" "$@" >"$out/stdout" 2>"$out/stderr" </dev/null
     code=$?
     echo "\$ moefold $*"
     cat "$out/stdout"
+    [[ " ${new_screens} " == *" $1 "* ]] && awk -v n="$columns" 'length > n { print "--- wider than the window: " $0 }' "$out/stdout"
     [ -s "$out/stderr" ] && echo "--- standard error" && cat "$out/stderr"
     echo "--- exit code $code"
 }
