@@ -7,9 +7,9 @@
 # ---- a pipeline bubble is a wall of its own
 deep=(llama-3.1-8b --gpus 8xH100 pp=8 gbs=8 mbs=1)
 expect a_bubble_is_a_wall 0 '^Wall +pipeline bubble: 3[0-9.]+ % of the step stages wait for one another; exposed communication 0 %' \
-    once "$moefold" price "${deep[@]}"
+    once "$moefold" price --why "${deep[@]}"
 for words in model.virtual_pipeline_model_parallel_size=2 train.global_batch_size=16 model.pipeline_model_parallel_size=4; do
-    expect "its_repair_${words%=*}" 0 "^ +(repair:|or:    ) +$words .*: \+[0-9.]+ % tokens/s\)" once "$moefold" price "${deep[@]}"
+    expect "its_repair_${words%=*}" 0 "^ +(repair:|or:    ) +$words .*: \+[0-9.]+ % tokens/s\)" once "$moefold" price --why "${deep[@]}"
 done
 cat >"$work/wall.py" <<'P'
 import json, subprocess, sys
@@ -23,7 +23,7 @@ for r in now["wall_repairs"]:
     assert then["fits"] and abs(gain - r["gain"]) < 1e-6 and gain > 0, (r, gain)
 P
 check what_is_said_of_repairs_is_so python3 "$work/wall.py" "$moefold" "${deep[@]}"
-expect exposed_communication_is_another 0 '^Wall +communication: ' "$moefold" price recipes/dsv3-128k-h100-tp.yaml
+expect exposed_communication_is_another 0 '^Wall +communication: ' "$moefold" price --why recipes/dsv3-128k-h100-tp.yaml
 
 # ---- GPUs that do not help
 expect fewer_gpus_would_do 0 '^Fewer +GPUs would do: 64 H100 take 2\.[0-9]+ s for this batch of 512, 72 take 3' \
