@@ -79,7 +79,7 @@ bool text_in(const char *list, char sep, const char *word)
     return false;
 }
 
-enum { WORD_MAX = 96, FAR = 1000 };
+enum { WORD_MAX = 96, FAR = 1000, BEGINNING = 3 };
 
 static bool same(char x, char y)
 {
@@ -114,6 +114,22 @@ int text_distance(const char *a, const char *b)
     return row[1][nb];
 }
 
+static bool begins(const char *word, const char *start)
+{
+    size_t n = strlen(start), i = 0;
+    while (i < n && word[i] && same(word[i], start[i])) i++;
+    return i == n && n - strspn(start, "-") >= BEGINNING;
+}
+
+int text_begun(const char *word, const char *const *words, int n_words, const char **first)
+{
+    int n = 0;
+    *first = NULL;
+    for (int i = n_words - 1; i >= 0; i--)
+        if (begins(words[i], word)) *first = words[i], n++;
+    return n;
+}
+
 const char *text_nearest(const char *word, const char *const *words, int n_words)
 {
     const char *best = NULL;
@@ -128,6 +144,20 @@ const char *text_nearest(const char *word, const char *const *words, int n_words
         }
     }
     return best;
+}
+
+const char *text_meant(arena *a, const char *word, const char *const *words, int n_words)
+{
+    const char *first;
+    int left = text_begun(word, words, n_words, &first);
+    if (!left) return text_nearest(word, words, n_words);
+    textbuf t = text_init(a);
+    for (int i = 0; i < n_words; i++) {
+        if (!begins(words[i], word)) continue;
+        left--;
+        text_add(&t, "%s%s", words[i], left > 1 ? ", " : left ? " or " : "");
+    }
+    return t.s;
 }
 
 bool text_contains(const char *s, const char *part)

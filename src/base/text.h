@@ -41,9 +41,16 @@ bool text_is_plain(const char *s);
 void text_escape(char *out, size_t room, const char *s, bool lines);
 const char *text_visible(arena *a, const char *s); /* s itself, where it is plain */
 
+/* How many words begin so (three letters or more, whatever the case); *first is the first of them,
+ * or NULL. */
+int text_begun(const char *word, const char *const *words, int n_words, const char **first);
+
 /* The word of `words` that is fewest edits from `word` (a swap of neighbours is one edit), or NULL
  * when none is near enough to be what was meant. */
 const char *text_nearest(const char *word, const char *const *words, int n_words);
+
+/* What a person meant: the words that begin so ("a, b or c"), else the nearest; NULL: none. */
+const char *text_meant(arena *a, const char *word, const char *const *words, int n_words);
 
 /* How many edits of a word still leave it recognisable: one in three letters, at least one. */
 int text_near(const char *word);

@@ -1,7 +1,10 @@
 /* args.c - words of the command line, with the page of help that they may ask for. */
 #include <stdio.h>
 
+#include "base/file.h"
 #include "cli/help.h"
+#include "cli/join.h"
+#include "config/models/models.h"
 
 int cli_fail(const char *name, status s, const error *err)
 {
@@ -16,12 +19,23 @@ static void print_help(const cli_words *w)
     help_print(w->name, options, words_options(options, w));
 }
 
+/* Behind words_read: the page of help, and what the recipe's name was taken for. */
+static void say(const cli_words *w, recipe *r, bool done)
+{
+    const char *preset;
+    if (done) print_help(w);
+    if (done || file_exists(r->name) || model_begun(r->name, &preset) != 1) return;
+    if (cli_speaks())
+        fprintf(stderr, "%s is read as %s, the preset that begins so\n", r->name, preset);
+    r->name = preset;
+}
+
 status cli_read_first(arena *a, const cli_words *w, words_first first, recipe *r, bool *done,
                       error *err)
 {
     megatron_options how;
     TRY(words_read(a, w, first, r, &how, done, err));
-    if (*done) print_help(w);
+    say(w, r, *done);
     return OK;
 }
 
@@ -34,7 +48,7 @@ status cli_read_how(arena *a, const cli_words *w, recipe *r, megatron_options *h
                     error *err)
 {
     TRY(words_read(a, w, NULL, r, how, done, err));
-    if (*done) print_help(w);
+    say(w, r, *done);
     return OK;
 }
 

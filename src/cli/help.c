@@ -257,9 +257,11 @@ int command_unknown(const char *name)
     const command *commands = command_table(&n);
     const char *names[COMMANDS_MAX];
     for (int i = 0; i < n; i++) names[i] = commands[i].name;
-    const char *near = text_nearest(name, names, n);
+    arena *a = arena_create();
+    const char *near = text_meant(a, name, names, n);
     fprintf(stderr, "moefold: unknown command '%s'%s%s; `moefold help` lists them\n", name,
             near ? "; did you mean " : "", near ? near : "");
+    arena_destroy(a);
     return ERR_INPUT;
 }
 

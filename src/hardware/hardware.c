@@ -131,7 +131,7 @@ static status nobody(const char *name, arena *a, error *err)
                          "no hardware description \"%.80s\": there is no folder hardware/ above "
                          "the program; give the path of a .yaml file",
                          name);
-    const char *near = text_nearest(name, names, n);
+    const char *near = text_meant(a, name, names, n);
     return error_set(err, ERR_INPUT,
                      "no hardware description for \"%.80s\"%s%s%s; shipped are %s; for another "
                      "machine give the path of a file like hardware/h100.yaml",

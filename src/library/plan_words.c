@@ -65,7 +65,9 @@ int plan_options(word_option out[WORD_OPTIONS_MAX], plan_words *w)
 static bool names_recipe(int argc, char **argv, const plan_words *w)
 {
     for (int i = 1; i < argc; i++) {
-        bool named = strcmp(argv[i], "-") == 0 || model_is_named(argv[i]) || file_exists(argv[i]);
+        const char *begun;
+        bool named = strcmp(argv[i], "-") == 0 || model_is_named(argv[i]) || file_exists(argv[i]) ||
+                     model_begun(argv[i], &begun);
         if (named && argv[i] != w->against && strcmp(argv[i - 1], "--out") != 0) return true;
     }
     return false;

@@ -62,13 +62,15 @@ static const char *override_of(arena *a, const char *word)
     return brief && file_exists(word) ? NULL : word;
 }
 
-/* An option of the command that was nearly written; NULL: none, or it is a flag of Megatron-LM. */
+/* An option of the command that was nearly written, or begun; NULL: none, or it is a flag of
+ * Megatron-LM. */
 static const char *nearest_option(arena *a, const char *word, const word_option *options,
                                   int n_options)
 {
     const char *names[WORD_OPTIONS_MAX], *bare = arena_copy(a, word, strcspn(word, "="));
     for (int i = 0; i < n_options; i++) names[i] = options[i].name;
-    const char *near = text_nearest(bare, names, n_options), *flag = flag_nearest(a, bare);
+    const char *near = text_meant(a, bare, names, n_options), *flag = flag_nearest(a, bare), *begun;
+    if (text_begun(bare, names, n_options, &begun)) return near;
     bool closer = near && (!flag || text_distance(bare, near) <= text_distance(bare, flag));
     return closer ? near : NULL;
 }
@@ -104,17 +106,20 @@ static status read_named(recipe *r, const char *name, const megatron_options *ho
     }
     if (file_exists(name)) return input_read(r, name, how, err);
     if (git_is_revision(name)) return read_revision(r, name, how, err);
-    int n;
-    const char *const *presets = model_presets(&n);
-    const char *file = file_nearest(r->a, name), *preset = text_nearest(name, presets, n);
-    if (file && (!preset || strpbrk(name, "./")))
+    const char *preset, *file = file_nearest(r->a, name);
+    int n_begun = model_begun(name, &preset);
+    if (n_begun == 1) {
+        recipe_set(r, K_MODEL, value_of_text(preset), arena_text(r->a, "command line: %s", name));
+        return OK;
+    }
+    bool in_folder = strchr(name, '/') && file_is_folder(file_folder(r->a, name));
+    preset = in_folder ? NULL : model_meant(r->a, name);
+    if (file && !n_begun && (!preset || strpbrk(name, "./")))
         return error_set(err, ERR_INPUT,
                          "%s: no file, folder or preset model of this name; the nearest file is %s",
                          name, file);
-    return error_set(err, ERR_INPUT, "%s: no file, folder or preset model of this name%s%s", name,
-                     preset ? "; the nearest preset is "
-                            : "; `moefold show --presets` lists the presets",
-                     preset ? preset : "");
+    return error_set(err, ERR_INPUT, "%s: no file, folder or preset model of this name; %s", name,
+                     preset ? preset : "`moefold show --presets` lists the presets");
 }
 
 static status read_with(recipe *r, const char *path, error *err)

@@ -31,6 +31,25 @@ static void nearest_is_near_or_nothing(void **state)
     assert_null(text_nearest("zzzzzzzzzzzz", words, 3));
 }
 
+static void a_beginning_is_nearer_than_edits(void **state)
+{
+    (void)state;
+    static const char *const words[] = {"qwen3-32b", "qwen3-30b-a3b", "mixtral-8x7b",
+                                        "mixtral-8x22b"};
+    const char *first;
+    arena *a = arena_create();
+    assert_string_equal(text_meant(a, "qwen3-30b", words, 4), "qwen3-30b-a3b");
+    assert_int_equal(text_begun("Qwen3-30B", words, 4, &first), 1);
+    assert_string_equal(first, "qwen3-30b-a3b");
+    assert_string_equal(text_meant(a, "mixtral", words, 4), "mixtral-8x7b or mixtral-8x22b");
+    assert_string_equal(text_meant(a, "qwen3-33b", words, 4), "qwen3-32b");
+    assert_int_equal(text_begun("mi", words, 4, &first), 0); /* too little */
+    assert_int_equal(text_begun("mixtral-8x7b-instruct", words, 4, &first), 0);
+    assert_null(first);
+    assert_null(text_meant(a, "llama", words, 4));
+    arena_destroy(a);
+}
+
 static void what_is_foreign_is_escaped(void **state)
 {
     (void)state;
@@ -128,6 +147,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(distance_counts_edits_and_swaps),
         cmocka_unit_test(nearest_is_near_or_nothing),
+        cmocka_unit_test(a_beginning_is_nearer_than_edits),
         cmocka_unit_test(what_is_foreign_is_escaped),
         cmocka_unit_test(words_of_a_list_match_whole),
         cmocka_unit_test(numbers_are_written_for_people),

@@ -43,6 +43,16 @@ sed 's/{/{"use_mtp": true, "num_mtp_modules": 3,/' $golden/minimax-m2-tiny/confi
 expect prediction_modules_of_minimax 0 'num_mtp_modules is 3 but no weights are beside it: left out' "$moefold" check "$work/config.json"
 sed 's/"router_aux_loss_coef": 0.0/"router_aux_loss_coef": 0.9/' $golden/gpt-oss-tiny/config.json >"$work/config.json"
 expect numbers_as_they_are_written 0 'router_aux_loss_coef 0.9 is not used' "$moefold" check "$work/config.json"
+# a beginning that one preset has means it, and that is said; of several all are named
+expect a_beginning_is_a_preset 0 '^qwen3-30b is read as qwen3-30b-a3b' "$moefold" show qwen3-30b --gpus 16xH100
+check and_is_the_same_model [ "$("$moefold" check qwen3-30b cluster.n_gpus=16 --json 2>/dev/null | parameters)" = \
+    "$("$moefold" check qwen3-30b-a3b cluster.n_gpus=16 --json | parameters)" ]
+expect several_are_named 2 'presets that begin so are mixtral-8x7b or mixtral-8x22b$' "$moefold" check mixtral
+expect in_a_file_names_are_whole 2 'moefold.model=qwen3-30b: .*the nearest preset is qwen3-30b-a3b;' "$moefold" check tiny moefold.model=qwen3-30b
+expect a_begun_command_is_named 2 'did you mean profile' "$moefold" prof
+expect of_two_commands_both 2 'did you mean trace or train' "$moefold" tra
+expect a_begun_option_is_named 2 'did you mean --all-ranks' "$moefold" check tiny --all-r
+expect gpus_are_named_only 2 'did you mean GB200' "$moefold" plan tiny --gpus 8xGB2 --seq 4K
 expect nearest_preset 2 'glm-4.5' "$moefold" check glm-4.55
 expect norm_over_tp_ranks 1 'whole-qk-norm-fits-tp' "$moefold" check $golden/minimax-m2-tiny cluster.gpu=cpu \
     model.tensor_model_parallel_size=4 model.expert_tensor_parallel_size=1 cluster.n_gpus=4

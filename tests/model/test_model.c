@@ -34,9 +34,9 @@ static void unknown_models_name_the_nearest(void **state)
     static const struct {
         const char *name, *says;
     } rows[] = {
-        {"deepseek-v33", "the nearest preset is 'deepseek-v3'"},
-        {"deepseek-ai/DeepSeek-V4x", "the nearest preset is 'deepseek-v3'"},
-        {"Qwen/Qwen3-30B-A3", "the nearest preset is 'qwen3-30b-a3b'"},
+        {"deepseek-v33", "the nearest preset is deepseek-v3;"},
+        {"deepseek-ai/DeepSeek-V4x", "the nearest preset is deepseek-v3;"},
+        {"Qwen/Qwen3-30B-A3", "the nearest preset is qwen3-30b-a3b;"},
         {"x", "presets are deepseek-v3, kimi-k2"},
         {"", "presets are deepseek-v3"},
         {"/no/such/folder", "presets are"},

@@ -1,27 +1,36 @@
 /* models.c - moefold.model to knobs: a preset, or a config.json. */
 #include "config/models/models.h"
 
-#include <ctype.h>
 #include <string.h>
 
 #include "base/file.h"
 #include "config/models/family.h"
 #include "config/models/hf_config.h"
 
-/* The nearest preset, by its own name or by what stands behind the slash of a name on the hub. */
-static const char *bare_name(arena *a, const char *name)
+int model_begun(const char *name, const char **first)
 {
-    const char *slash = strrchr(name, '/');
-    char *bare = arena_copy(a, slash ? slash + 1 : name, strlen(slash ? slash + 1 : name));
-    for (char *p = bare; *p; p++) *p = (char)tolower((unsigned char)*p);
-    return bare;
+    int n;
+    const char *const *presets = model_presets(&n);
+    return model_is_preset(name) ? 0 : text_begun(name, presets, n, first);
+}
+
+const char *model_meant(arena *a, const char *name)
+{
+    int n;
+    const char *const *presets = model_presets(&n), *slash = strrchr(name, '/'), *first;
+    const char *bare = slash ? slash + 1 : name; /* of a name on the hub */
+    const char *near = text_meant(a, bare, presets, n);
+    if (!near) return NULL;
+    const char *how =
+        model_begun(bare, &first) > 1 ? "presets that begin so are" : "the nearest preset is";
+    return arena_text(a, "%s %s", how, near);
 }
 
 static status unknown_model(const recipe *r, const char *name, error *err)
 {
     int n;
     const char *const *presets = model_presets(&n);
-    const char *near = text_nearest(bare_name(r->a, name), presets, n);
+    const char *near = model_meant(r->a, name);
     const char *missing = family_missing_by_name(name);
     if (missing)
         return error_set(err, ERR_INPUT, "%s=%.200s: moefold does not have its %s",
@@ -29,10 +38,9 @@ static status unknown_model(const recipe *r, const char *name, error *err)
     textbuf list = text_init(r->a);
     for (int i = 0; i < n; i++) text_add(&list, "%s%s", i ? ", " : "", presets[i]);
     return error_set(err, ERR_INPUT,
-                     "%s=%.200s: no preset, config.json or folder has this name%s%s%s; presets "
-                     "are %s",
-                     knobs[K_MODEL].key, name, near ? "; the nearest preset is '" : "",
-                     near ? near : "", near ? "'" : "", list.s);
+                     "%s=%.200s: no preset, config.json or folder has this name%s%s; presets are "
+                     "%s",
+                     knobs[K_MODEL].key, name, near ? "; " : "", near ? near : "", list.s);
 }
 
 static bool is_config_file(const char *path)
