@@ -17,7 +17,9 @@ judged() { # NAME WORDS...
     invented "${@:2}" --dir "$work/$1" --json >"$work/$1.json"
     expect "$1_is_near_the_best" 0 'ratio' python3 tests/measure/judge.py "$work/$1.json" "${@:2}"
 }
-expect the_wall_and_the_reason_are_said 0 'because (compute|memory) is the wall of trial 0' invented "${job[@]}" mbs=1 --dir "$work/microbatch"
+expect the_wall_and_the_reason_are_said 0 'because it is expected to take .* less than trial 0; (compute|memory) is the wall of trial 0' invented "${job[@]}" mbs=1 --dir "$work/microbatch"
+expect what_is_expected_to_be_slower_is_uncertain 0 'uncertain, and worth measuring: [0-9.]+ s a step .*expected, [0-9.]+ s measured of trial' \
+    cat "$work/microbatch/trials.jsonl"
 judged microbatch "${job[@]}" mbs=1 # what its folder says
 expect what_it_gained 0 '^Gained +[0-9.]+ % of the first' invented "${job[@]}" mbs=1 --dir "$work/microbatch"
 judged recompute "${job[@]}" mbs=4 "${full[@]}"
@@ -76,7 +78,7 @@ check that_bash_takes bash -n "$work/far/000/job.sh"
 expect only_one_is_out 0 'Trial 0 ' "$moefold" tune "${far[@]}" --next
 expect other_logs_are_refused 2 'iteration line' "$moefold" tune "${far[@]}" --tell README.md
 expect its_log_is_taken 0 'measured 21.1 s' "$moefold" tune "${far[@]}" --tell tests/data/profile/megatron.log
-expect the_next_one_has_a_reason 0 'because communication is the wall of trial 0' "$moefold" tune "${far[@]}" --next
+expect the_next_one_has_a_reason 0 'because it is (expected|uncertain).*; communication is the wall of trial 0' "$moefold" tune "${far[@]}" --next
 printf 'torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB\n' >"$work/oom.log"
 expect no_memory_there 0 'no memory' "$moefold" tune "${far[@]}" --tell "$work/oom.log"
 expect what_megatron_cannot_run_is_no_trial 1 'trial 0 .no change. is not written.*repair' \

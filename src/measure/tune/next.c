@@ -229,22 +229,36 @@ static bool start_first(choosing *c, tune_next *out)
 {
     try_result p;
     if (c->t->n || !tune_price_of(c->t, "", &p, c->scratch) || !p.p.fits) return false;
-    out->next = (trial){.from = -1, .change = "", .reason = "the recipe as given"};
+    out->next = (trial){.from = -1, .change = "", .reason = "it is the recipe as given"};
     out->next.peak_bytes = p.p.peak_bytes;
     return true;
+}
+
+/* I1 in words, behind "because": what is expected to be faster, or so uncertain that it may be. */
+static const char *reason_of(const choosing *c, const candidate *x)
+{
+    const trial *b = c->best;
+    arena *a = c->a;
+    const char *slowest =
+        b->evidence ? arena_text(a, "; %s is the wall of trial %d", wall_name(b->wall), b->number)
+                    : "";
+    const char *takes = arena_text(a, "%s a step (+- %.0f %%)", text_seconds(a, x->then.seconds),
+                                   ceil(100 * x->then.band));
+    double less = 1 - x->then.seconds / b->step_s;
+    if (less > 0)
+        return arena_text(a, "it is expected to take %s, %.2g %% less than trial %d%s", takes,
+                          100 * less, b->number, slowest);
+    return arena_text(
+        a, "it is uncertain, and worth measuring: %s expected, %s measured of trial %d%s", takes,
+        text_seconds(a, b->step_s), b->number, slowest);
 }
 
 static void name_next(choosing *c, tune_next *out, const candidate *x)
 {
     const trial *b = c->best;
     const char *reason =
-        b ? arena_text(c->a,
-                       "%s is the wall of trial %d (%s): expected %.4g s a step "
-                       "(+- %.1f %%) instead of %.4g",
-                       b->evidence ? wall_name(b->wall) : "nothing", b->number,
-                       b->evidence ? b->evidence : "no parts", x->then.seconds, 100 * x->then.band,
-                       b->step_s)
-          : arena_text(c->a, "%s: the fastest that is predicted to fit",
+        b ? reason_of(c, x)
+          : arena_text(c->a, "%s, and it is the fastest that is predicted to fit",
                        c->t->n ? "no trial was measured yet" : "the recipe as given does not fit");
     out->next = (trial){.number = c->t->n,
                         .from = b ? b->number : -1,
