@@ -1,10 +1,8 @@
-/* chunks_testing.h - steps with and without sequence chunks and groups of heads, compared. */
+/* chunks_testing.h - layouts of steps in sequence chunks and groups of heads. */
 #ifndef TESTS_TRAIN_CHUNKS_TESTING_H
 #define TESTS_TRAIN_CHUNKS_TESTING_H
 
 #include "train/layout_rig.c"
-
-#include "train/bits_testing.h"
 
 #define M    "model."
 #define TP2  M "tensor_model_parallel_size=2 "
@@ -46,22 +44,6 @@ static const char *const layouts[] = {
 };
 enum { N_LAYOUTS = sizeof layouts / sizeof layouts[0] };
 
-/* The difference of two arrays by the norm of the first. */
-static inline double difference(const float *x, const float *y, int64_t bytes)
-{
-    double d = 0, n = 0;
-    for (int64_t i = 0; i < bytes / 4; i++) {
-        d += ((double)x[i] - y[i]) * ((double)x[i] - y[i]);
-        n += (double)x[i] * x[i];
-    }
-    return sqrt(d / (n + 1e-300));
-}
-
-static inline bool has_sinks(const char *folder)
-{
-    return strstr(folder, "gpt-oss") != NULL;
-}
-
 /* Every planned byte, and none beside. */
 static inline void assert_all_used(const char *folder, const char *words)
 {
@@ -80,31 +62,6 @@ static inline program *built(const char *name, const char *words, arena *a)
     setup_of_words(s, a, name, words);
     program_build(p, s, 0, a);
     return p;
-}
-
-/* `exact`: the first loss is the same to the bit. Which token an expert drops at its capacity is a
- * choice, and may hang on the order in which OpenBLAS sums: where it flips after an update, losses
- * were 1.8e-5 to 1.8e-4 apart (with sums of asan's alignment, at factors 0.7 and 0.75 alone). */
-static inline void compare_chunks(const char *folder, const char *words, bool exact, arena *a)
-{
-    static bits off[RIG_RANKS_MAX], on[RIG_RANKS_MAX];
-    int n = run_bits(off, folder, common_words(a, arena_text(a, LOSSES ROOM "%s", words)));
-    run_bits(on, folder, common_words(a, arena_text(a, LOSSES ROOM CHUNKS "%s", words)));
-    double limit = !exact && strstr(words, DROPS) ? 1e-3 : 1e-5;
-    for (int i = 0; i < n; i++) {
-        double first = fabs(on[i].g.loss[0] / off[i].g.loss[0] - 1);
-        if (exact ? on[i].g.loss[0] != off[i].g.loss[0] : !(first < 2e-7))
-            fail_msg("%s %s: rank %d: the first loss is %.17g, not %.17g", folder, words, i,
-                     on[i].g.loss[0], off[i].g.loss[0]);
-        double far = difference((const float *)off[i].gradients, (const float *)on[i].gradients,
-                                on[i].n_gradients);
-        if (!(far < 1e-5)) fail_msg("%s %s: rank %d: gradients are %g off", folder, words, i, far);
-        for (int k = 1; k < RIG_STEPS; k++)
-            if (!(fabs(on[i].g.loss[k] / off[i].g.loss[k] - 1) < limit))
-                fail_msg("%s %s: rank %d: loss %d is %.9g, not %.9g", folder, words, i, k,
-                         on[i].g.loss[k], off[i].g.loss[k]);
-    }
-    free_bits(off, n), free_bits(on, n);
 }
 
 #endif

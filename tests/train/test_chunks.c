@@ -1,63 +1,6 @@
-/* Sequence chunks and groups of heads.
- *
- * By groups of heads nothing that is computed changes by a bit. In chunks gradients of weights are
- * sums over chunks, of the same terms in another order; the first forward is the same but for
- * GEMMs of OpenBLAS, which may sum in another order where they have other numbers of rows
- * (test_chunks_exact.c has none of those). What is planned is used, and buffers are as small as a
- * chunk. */
+/* test_chunks.c - sequence chunks and groups of heads: what is planned is used, and buffers are as
+ * small as a chunk. That they change no result, or the order of sums alone: test_options.c. */
 #include "train/chunks_testing.h"
-
-/* ---- bit for bit */
-
-static void compare_groups(const char *folder, const char *words, arena *a)
-{
-    static bits off[RIG_RANKS_MAX], on[RIG_RANKS_MAX];
-    int n = run_bits(off, folder, common_words(a, arena_text(a, LOSSES ROOM "%s", words)));
-    run_bits(on, folder, common_words(a, arena_text(a, LOSSES ROOM GROUPS "%s", words)));
-    for (int i = 0; i < n; i++) {
-        bool same = same_bits(&off[i], &on[i]);
-        double far = difference((const float *)off[i].gradients, (const float *)on[i].gradients,
-                                on[i].n_gradients);
-        if ((!same && !has_sinks(folder)) || far > 1e-6 || !(on[i].g.loss[0] > 0))
-            fail_msg("%s %s: rank %d is not the same, %g", folder, words, i, far);
-    }
-    free_bits(off, n), free_bits(on, n);
-}
-
-/* Sums of sinks' gradients are added to the weight's at the end of a layer, not one by one. */
-static void groups_of_heads_change_no_bit(void **state)
-{
-    (void)state;
-    arena *a = arena_create();
-    int ran = 0;
-    for (int c = 0; c < N_FAMILY_CASES; c++)
-        for (int l = 0; l < N_LAYOUTS; l++) {
-            if (!rig_is_legal(family_cases[c], arena_text(a, GROUPS "%s", layouts[l]), a)) continue;
-            if ((c + l) % 2 && c > 1) continue;
-            compare_groups(family_cases[c], layouts[l], a);
-            ran++;
-        }
-    assert_true(ran >= 20);
-    arena_destroy(a);
-}
-
-/* ---- chunks */
-
-static void chunks_change_sums_alone(void **state)
-{
-    (void)state;
-    arena *a = arena_create();
-    int ran = 0;
-    for (int c = 0; c < N_FAMILY_CASES; c++)
-        for (int l = 0; l < N_LAYOUTS; l++) {
-            if (!rig_is_legal(family_cases[c], arena_text(a, CHUNKS "%s", layouts[l]), a)) continue;
-            if ((c + l) % 2 && c > 1) continue;
-            compare_chunks(family_cases[c], layouts[l], false, a);
-            ran++;
-        }
-    assert_true(ran >= 30);
-    arena_destroy(a);
-}
 
 /* ---- bytes */
 
@@ -138,8 +81,6 @@ int main(void)
         cmocka_unit_test(half_a_million_tokens_fit),
         cmocka_unit_test(attention_stays_below_what_32_bits_count),
         cmocka_unit_test(planned_bytes_are_used),
-        cmocka_unit_test(groups_of_heads_change_no_bit),
-        cmocka_unit_test(chunks_change_sums_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,8 @@
 /* Packed steps: every buffer has its place between its first and its last operation, and gradients
  * lend theirs until they are written.
  *
- * Nothing that is computed changes by a bit; what is planned is used; and, told by another hand
- * than the packer's, no operation finds a buffer of which somebody has taken a byte. */
+ * What is planned is used; and, told by another hand than the packer's, no operation finds a buffer
+ * of which somebody has taken a byte. That nothing computed changes by a bit: test_options.c. */
 #include "train/chunks_testing.h"
 
 #include "ir/target.h"
@@ -36,38 +36,6 @@ static const char *const kinds[] = {
     ONE "optimizer.optimizer=none ",
 };
 enum { N_KINDS = sizeof kinds / sizeof kinds[0] };
-
-/* ---- bit for bit */
-
-static void compare_packed(const char *folder, const char *words, arena *a)
-{
-    static bits off[RIG_RANKS_MAX], on[RIG_RANKS_MAX];
-    int n = run_bits(off, folder, common_words(a, arena_text(a, LOSSES ROOM "%s", words)));
-    run_bits(on, folder, common_words(a, arena_text(a, LOSSES ROOM PACKED "%s", words)));
-    for (int i = 0; i < n; i++) {
-        assert_true(on[i].g.p.packed && !off[i].g.p.packed);
-        if (!same_bits(&off[i], &on[i]) || !(on[i].g.loss[0] > 0))
-            fail_msg("%s %s: rank %d is not the same", folder, words, i);
-    }
-    free_bits(off, n), free_bits(on, n);
-}
-
-static void packing_changes_no_bit(void **state)
-{
-    (void)state;
-    arena *a = arena_create();
-    int ran = 0;
-    for (int c = 0; c < N_FAMILY_CASES; c++)
-        for (int k = 0; k < N_KINDS; k++) {
-            const char *words = arena_text(a, PACKED "%s", kinds[k]);
-            if (!rig_is_legal(family_cases[c], words, a)) continue;
-            if (k > 2 && (c + k) % 3) continue;
-            compare_packed(family_cases[c], kinds[k], a);
-            ran++;
-        }
-    assert_true(ran >= 30);
-    arena_destroy(a);
-}
 
 /* ---- bytes */
 
@@ -335,7 +303,6 @@ static void stages_stay_in_regions(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(packing_changes_no_bit),
         cmocka_unit_test(planned_bytes_are_used),
         cmocka_unit_test(long_steps_are_within_their_goals),
         cmocka_unit_test(no_buffer_loses_a_byte_while_it_lives),
