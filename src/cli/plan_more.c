@@ -65,13 +65,13 @@ void plan_print_rounder(const plan_answer *p)
 
 static const char *layout_text(const plan_answer *p, arena *a)
 {
-    const plan_offload *x = &p->offload;
-    return arena_text(a, "%s; %s", choice_text(a, &x->c), plan_knobs_text(p, &x->c, a));
+    const activation_offload *x = &p->offload;
+    return arena_text(a, "%s; %s", choice_text(a, &x->v.c), plan_knobs_text(p, &x->v.c, a));
 }
 
 void plan_say_offload(const plan_answer *p, arena *a)
 {
-    const plan_offload *x = &p->offload;
+    const activation_offload *x = &p->offload;
     if (!x->tried) return;
     printf("            Activation offload is not part of the search; %d variants were tried on "
            "the layouts of the list:\n"
@@ -91,7 +91,7 @@ void plan_say_offload(const plan_answer *p, arena *a)
 
 void plan_print_offload(const plan_answer *p, arena *a)
 {
-    const plan_offload *x = &p->offload;
+    const activation_offload *x = &p->offload;
     if (!x->tried_any) return;
     if (!x->helps) {
         cli_print("Offload",

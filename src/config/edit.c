@@ -25,6 +25,7 @@ static value value_of(const edit *e, arena *a)
 {
     if (e->kind == EDIT_FLAG) return value_of_bool(e->flag);
     if (e->kind == EDIT_INT) return value_of_int(e->whole);
+    if (e->kind == EDIT_REAL) return value_of_float(e->real);
     if (e->kind == EDIT_WORD) return value_of_text(job_word(e->k, e->word));
     if (e->kind == EDIT_NULL) return (value){.kind = V_NULL};
     value *items = ARENA_ARRAY(a, value, (int64_t)e->words.n);

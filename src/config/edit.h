@@ -12,6 +12,7 @@ typedef enum edit_kind {
     EDIT_NULL,
     EDIT_FLAG,
     EDIT_INT,
+    EDIT_REAL,
     EDIT_WORD,
     EDIT_WORDS, /* a list */
     EDIT_DOUBLE,
@@ -24,6 +25,7 @@ typedef struct edit {
     union {
         bool flag;
         int64_t whole;
+        double real;
         int word; /* J_... */
         struct {
             const signed char *word; /* J_... */
@@ -47,6 +49,7 @@ typedef struct edits {
 #define SET_NULL(K)     AN_EDIT(K_##K, EDIT_NULL, 0)
 #define SET_FLAG(K, on) AN_EDIT(K_##K, EDIT_FLAG, .flag = on)
 #define SET_INT(K, n)   AN_EDIT(K_##K, EDIT_INT, .whole = n)
+#define SET_REAL(K, x)  AN_EDIT(K_##K, EDIT_REAL, .real = x)
 #define SET_WORD(K, W)  AN_EDIT(K_##K, EDIT_WORD, .word = J_##K##_##W)
 #define SET_WORDS(K, ...)                                                                          \
     AN_EDIT(K_##K, EDIT_WORDS, .words.word = (const signed char[]){__VA_ARGS__},                   \
@@ -79,7 +82,7 @@ edits edits_join(edits first, edits then, arena *a);
 
 bool edits_name(edits e, knob_id k);
 
-/* Has the job this value already? Not of lists, TWICE and HALF. */
+/* Has the job this value already? Not of lists, numbers with a fraction, TWICE and HALF. */
 bool edit_holds(const edit *e, const job *j);
 
 #endif

@@ -186,13 +186,20 @@ static void see_other(plan_answer *p, arena *a)
         price_other_routing(&p->other, r, &(price_job){s, p->hw, &p->prices});
 }
 
+static void try_offload(plan_answer *p, arena *a)
+{
+    const variant_job j = plan_variants(p, TRY_FITTING);
+    activation_offload_try(&p->offload, &j, p->until, a);
+    p->complete &= p->offload.complete;
+}
+
 static status find_more(plan_answer *p, const search_options *o, arena *a, error *err)
 {
     price_next(p, a);
     plan_find_rounder(p, o, ROUNDER_SECONDS);
     plan_find_reasons(p, a);
     if (p->more) plan_find_fewest(p, o, EXTRA_SECONDS, a);
-    if (p->more) plan_try_offload(p, a);
+    if (p->more) try_offload(p, a);
     if (p->out) TRY(write_recipe(p, a, err));
     if (p->steps) TRY(plan_make_bring_up(p, p->steps, a, err));
     see_other(p, a);
@@ -242,7 +249,7 @@ status plan_run(plan_answer *p, recipe *r, const plan_words *w, arena *a, error 
     } else {
         plan_find_miss(p, &o, MISS_SECONDS);
         plan_find_fewest(p, &o, ALONE_SECONDS, a);
-        plan_try_offload(p, a);
+        try_offload(p, a);
     }
     waiting_end();
     return st;

@@ -10,8 +10,10 @@
 #include "library/other_routing.h"
 #include "library/word_routing.h"
 #include "library/words.h"
+#include "plan/activation_offload.h"
 #include "plan/against.h"
-#include "plan/repairs.h"
+#include "plan/bring_up.h"
+#include "plan/instead.h"
 #include "plan/search_own.h"
 #include "predict/bands.h"
 
@@ -31,33 +33,19 @@ typedef struct plan_fewest {
     found f;           /* a layout that fits; where these GPUs do not do, the fastest */
 } plan_fewest;
 
-/* The best that was met with activations on the host. */
-typedef struct plan_offload {
-    int tried;           /* variants that could be priced */
-    bool tried_any;      /* what follows is there */
-    bool helps;          /* it fits, and is faster than the first or nothing else fits */
-    choice c;            /* beside which */
-    int set;             /* of plan_offload.c */
-    const char *modules; /* of model.offload_modules */
-    price p;
-} plan_offload;
-
 /* The winner with one of its choices made otherwise. */
 typedef struct plan_other {
     const char *topic; /* "memory", "pipeline", "experts", "context", "dispatcher", "overlap",
                           "graphs", "precision" */
     const char *name;  /* what it would be instead */
     bool priced;
-    const char *rule;        /* not priced: the id of a rule that it breaks */
-    const char *unsupported; /* what no published run has; NULL: all of it */
-    const char *left;        /* why it is not the winner although it is faster and fits; NULL */
+    const char *rule; /* not priced: the id of a rule that it breaks */
+    const char *left; /* why it is not the winner although it is faster and fits; NULL */
     price p;
 } plan_other;
 
-enum { REASONS_MAX = 40 };
-
 typedef struct plan_reasons {
-    plan_other list[REASONS_MAX];
+    plan_other list[INSTEAD_MAX];
     int n;
     setup *winner;       /* NULL: not looked for */
     violations warnings; /* that `check` draws from the winner, with prices of their repairs */
@@ -70,14 +58,13 @@ typedef struct bring_up_step {
     const char *changed;            /* overrides against the step before */
     const char *added;              /* so that it fits; NULL: nothing */
     const char *const *added_rules; /* overrides so that it breaks no rule; NULL: none */
-    int n_warnings;                 /* and notes */
     recipe *r;
     price p;
 } bring_up_step;
 
 typedef struct plan_bring_up {
     const char *folder; /* NULL: not asked for */
-    bring_up_step list[8];
+    bring_up_step list[BRING_UP_STAGES];
     int n;
 } plan_bring_up;
 
@@ -135,7 +122,7 @@ typedef struct plan_answer {
     bool miss_exact;    /* the nearest miss is a layout of which all is known */
     int64_t miss_least; /* no layout needs less */
     plan_fewest fewest;
-    plan_offload offload;
+    activation_offload offload;
     plan_reasons reasons;
     plan_bring_up bring_up;
     other_routing other; /* of the winner */

@@ -33,13 +33,13 @@ static const value_answer *kept_of(int *n, const plan_answer *p, bool opened, ar
 
 static const offload_answer *offload_of(const plan_answer *p, arena *a)
 {
-    const plan_offload *x = &p->offload;
+    const activation_offload *x = &p->offload;
     if (!x->tried_any) return NULL;
     offload_answer *out = ARENA_NEW(a, offload_answer);
     row_answer *row = ARENA_NEW(a, row_answer);
-    found f = {.c = x->c, .step_s = x->p.step_s, .peak_bytes = x->p.peak_bytes};
-    f.dp = p->world / (x->c.tp * x->c.cp * x->c.pp);
-    f.micros = recipe_int(p->given, K_GBS) / (f.dp * x->c.mbs);
+    found f = {.c = x->v.c, .step_s = x->p.step_s, .peak_bytes = x->p.peak_bytes};
+    f.dp = p->world / (x->v.c.tp * x->v.c.cp * x->v.c.pp);
+    f.micros = recipe_int(p->given, K_GBS) / (f.dp * x->v.c.mbs);
     *row = *answer_rows(&f, 1, a);
     if (x->p.step_s <= 0) row->step_s = NAN; /* a giant that misses */
     *out = (offload_answer){x->modules, x->p.fits, x->helps, x->p.host_bytes, x->tried, row};

@@ -1,13 +1,6 @@
-/* plan_bring_up.c - the order in which an expert brings the winner up: what is easiest to trust
- * first, then one thing after the other, each with its predicted memory and time.
+/* plan_bring_up.c - the recipes of a bring-up (plan/bring_up.h): names, reasons, files.
  *
- * First all-to-all, eager, in BF16: a loss curve to hold the rest against. Then the winner's
- * dispatcher, its overlap, its CUDA graphs, its narrow precision.
- *
- * I1  The last recipe is the winner.
- * I2  Every recipe that is written breaks no rule and fits. What rules or memory need beyond the
- *     step itself is added, and named.
- * I3  Nothing that lies in the folder is overwritten: it is empty, or is made here. */
+ * I1  Nothing that lies in the folder is overwritten: it is empty, or is made here. */
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
@@ -16,14 +9,9 @@
 
 #include "base/file.h"
 #include "library/plan_parts.h"
-#include "config/job_of.h"
-#include "ir/segment.h"
 #include "config/export.h"
-#include "predict/try.h"
 
-typedef enum stage_kind { EAGER, DISPATCHER, OVERLAP, GRAPHS, PRECISION, STAGES } stage_kind;
-
-/* ---- the folder (I3) */
+/* ---- the folder (I1) */
 
 status plan_bring_up_folder(const char *folder, error *err)
 {
@@ -53,171 +41,87 @@ static status make_folder(const char *folder, error *err)
 
 /* ---- what a step is */
 
-typedef struct making {
-    plan_answer *p;
-    const setup *winner;
-    const choice *won;
-    arena *a;
-} making;
-
-static bool narrow(const setup *s)
-{
-    return recipe_given(&s->r, K_FP8) || recipe_given(&s->r, K_FP4);
-}
-
-/* NULL: it applies. */
-static const char *skipped_because(const making *m, stage_kind k)
-{
-    const choice *c = m->won;
-    if (k == DISPATCHER && c->to == TO_ALLTOALL) return "the winner's dispatcher is alltoall";
-    if (k == OVERLAP && !c->overlap && !c->pick[PICK_TP_OVERLAP])
-        return "the winner overlaps no EP or TP communication";
-    if (k == GRAPHS && !c->graphs) return "the winner has no CUDA graphs";
-    if (k == PRECISION && !narrow(m->winner))
-        return arena_text(m->a, "the winner computes in %s",
-                          recipe_word(&m->winner->r, K_PRECISION));
-    return NULL;
-}
-
-static const char *name_of(const making *m, stage_kind k)
+static const char *name_of(const plan_answer *p, bring_up_stage k)
 {
     static const char *const names[] = {"alltoall-eager", NULL, "overlap", "graphs", NULL};
     if (names[k]) return names[k];
-    if (k == PRECISION) return recipe_given(&m->winner->r, K_FP4) ? "fp4" : "fp8";
-    return choice_dispatcher(m->p->result->maker, m->won)->name;
+    if (k == BRING_UP_PRECISION) return job_has(&p->reasons.winner->j, K_FP4) ? "fp4" : "fp8";
+    return choice_dispatcher(p->result->maker, &p->result->best[0].c)->name;
 }
 
-static const char *const topics[STAGES] = {"eager", "dispatcher", "overlap", "CUDA graphs",
-                                           "FP8 or FP4"};
-
-static const char *what_of(const making *m, stage_kind k)
+static const char *what_of(const plan_answer *p, bring_up_stage k, arena *a)
 {
-    const choice *c = m->won;
+    const choice *c = &p->result->best[0].c;
     const bool tp = c->pick[PICK_TP_OVERLAP];
     switch (k) {
-    case EAGER:
+    case BRING_UP_EAGER:
         return "dispatcher alltoall, no overlap, no CUDA graphs, BF16";
-    case DISPATCHER:
-        return arena_text(m->a, "dispatcher %s", plan_dispatcher(m->p, c));
-    case OVERLAP:
-        return arena_text(m->a, "overlap: %s%s%s", c->overlap ? plan_overlap(c->overlap) : "",
+    case BRING_UP_DISPATCHER:
+        return arena_text(a, "dispatcher %s", plan_dispatcher(p, c));
+    case BRING_UP_OVERLAP:
+        return arena_text(a, "overlap: %s%s%s", c->overlap ? plan_overlap(c->overlap) : "",
                           c->overlap && tp ? ", " : "", tp ? "TP" : "");
-    case GRAPHS:
-        return arena_text(m->a, "CUDA graphs: %s", choice_graphs(c->graphs));
+    case BRING_UP_GRAPHS:
+        return arena_text(a, "CUDA graphs: %s", choice_graphs(c->graphs));
     default:
-        return arena_text(m->a, "precision %s", recipe_word(&m->winner->r, K_PRECISION));
+        return arena_text(a, "precision %s", recipe_word(&p->reasons.winner->r, K_PRECISION));
     }
 }
 
-static choice choice_at(const making *m, stage_kind k)
+static const char *why_not_there(const plan_answer *p, bring_up_stage k, arena *a)
 {
-    choice c = *m->won;
-    if (k < DISPATCHER) c.to = TO_ALLTOALL;
-    if (k < OVERLAP) c.overlap = OVERLAP_NOTHING;
-    if (k < OVERLAP) c.pick[PICK_TP_OVERLAP] = 0;
-    if (k < GRAPHS) c.graphs = SCOPE_NONE;
-    return c;
+    static const char *const words[] = {NULL, "the winner's dispatcher is alltoall",
+                                        "the winner overlaps no EP or TP communication",
+                                        "the winner has no CUDA graphs"};
+    return k < BRING_UP_PRECISION ? words[k]
+                                  : arena_text(a, "the winner computes in %s",
+                                               recipe_word(&p->reasons.winner->r, K_PRECISION));
 }
 
-/* ---- one recipe */
-
-static bool build(bring_up_step *out, const making *m, const choice *c, const char *words)
+/* NULL: it is made. */
+static const char *why_skipped(const plan_answer *p, const bring_up_layout *x, bring_up_stage k,
+                               arena *a)
 {
-    arena *a = m->a;
-    recipe *r = ARENA_NEW(a, recipe);
-    error err = {{0}};
-    try_result t;
-    const char *const *fix = NULL;
-    const try_job asked = {.hw = m->p->hw, .o = &m->p->prices, .depth = TRY_PRICE};
-    search_recipe(r, m->p->result, m->p->given, c);
-    r->a = a;
-    if (words && recipe_override(r, words, "bring-up", &err)) return false;
-    if (!try_recipe(&t, r, &asked, a)) {
-        if (!t.found.n_errors) return false;
-        out->skipped = arena_text(a, "would break the rule %s", t.found.list[0].rule->id);
-        if (!rules_fix(r, a, &fix)) return false;
-        for (const char *const *w = fix; *w; w++)
-            if (recipe_override(r, *w, "bring-up", &err)) return false;
-        if (!try_recipe(&t, r, &asked, a)) return false;
+    switch (x->end) {
+    case BRING_UP_MADE:
+        return NULL;
+    case BRING_UP_NOT_THERE:
+        return why_not_there(p, k, a);
+    case BRING_UP_RULE:
+        return arena_text(a, "would break the rule %s; it is part of the next step", x->rule->id);
+    case BRING_UP_NO_LAYOUT:
+        return "there is no such layout; it is part of the next step";
+    default:
+        return arena_text(
+            a, "does not fit (%s of %s), not even with more recompute; it is part of the next step",
+            text_bytes(a, x->p.peak_bytes), text_bytes(a, x->p.usable));
     }
-    out->skipped = NULL;
-    out->n_warnings = t.found.n - t.found.n_errors;
-    out->added_rules = fix;
-    out->r = r;
-    out->p = t.p;
-    return true;
 }
 
-static const char *added_text(const making *m, const choice *before, const choice *after)
+/* NULL: nothing. */
+static const char *added_text(const bring_up_layout *x, arena *a)
 {
-    textbuf t = text_init(m->a);
-    if (after->drop != before->drop)
-        text_add(&t, "recompute %s", choice_modules(m->a, after->drop));
-    if (after->offload != before->offload)
+    textbuf t = text_init(a);
+    if (x->v.c.drop != x->before.drop) text_add(&t, "recompute %s", choice_modules(a, x->v.c.drop));
+    if (x->v.c.offload != x->before.offload)
         text_add(&t, "%s%d %% of the optimizer on the host", t.n ? ", " : "",
-                 (int)(100 * choice_on_host(after)));
-    return t.s;
+                 (int)(100 * choice_on_host(&x->v.c)));
+    return t.n ? t.s : NULL;
 }
 
-/* Sets that include `drop`: none more, then from the cheapest module on, with norms and without;
- * then full recompute. Experts as a whole cover what is inside of them. */
-enum { MORE = 5, SETS = 2 * MORE + 1 };
-
-static unsigned more_recompute(const making *m, unsigned drop, int set)
+static bring_up_step step_of(const plan_answer *p, const bring_up_layout *x, bring_up_stage k,
+                             arena *a)
 {
-    static const unsigned more[MORE] = {0, DROP_MOE_ACT, DROP_MLA_UP_PROJ, DROP_MLP, DROP_MOE};
-    if (set == SETS - 1 || drop == DROP_FULL) return DROP_FULL;
-    unsigned all = set >= MORE ? DROP_LAYERNORM : 0;
-    for (int i = 0; i <= set % MORE; i++) all |= more[i];
-    return drop_tidy(drop | (all & drop_of_model(&m->winner->m)));
-}
-
-/* The fastest that fits of more recompute; where none does, of those with a part of the optimizer
- * on the host, as small as it may be (I2). Nothing that `check` would warn of. */
-static bool make_fit(bring_up_step *out, const making *m, const choice *c, const char *words)
-{
-    bool open = m->p->given->knob[K_RECOMPUTE].from != FROM_USER;
-    bring_up_step best = *out;
-    best.p.fits = false;
-    choice x = *c;
-    for (; x.offload <= OFFLOAD_ALL && !best.p.fits; x.offload++)
-        for (int set = 0; set < SETS; set++) {
-            bring_up_step one = *out;
-            x.drop = open ? more_recompute(m, c->drop, set) : c->drop;
-            arena_place mark = arena_mark(m->a);
-            bool good = build(&one, m, &x, words) && !one.added_rules && one.p.fits &&
-                        one.n_warnings <= out->n_warnings &&
-                        (!best.p.fits || one.p.step_s < best.p.step_s);
-            if (!good) {
-                arena_release(m->a, mark);
-                continue;
-            }
-            best = one;
-            best.added = added_text(m, c, &x);
-        }
-    if (best.p.fits) *out = best;
-    return best.p.fits;
-}
-
-static void make_step(bring_up_step *out, const making *m, stage_kind k, bool last)
-{
-    choice c = choice_at(m, k);
-    const char *words = k < PRECISION && narrow(m->winner) ? "mixed_precision=bf16_mixed" : NULL;
-    out->name = name_of(m, k);
-    out->what = what_of(m, k);
-    out->skipped = skipped_because(m, k);
-    if (out->skipped) out->what = topics[k];
-    if (out->skipped) return;
-    if (last) c = *m->won; /* I1 */
-    if (!build(out, m, &c, last ? NULL : words)) {
-        out->skipped = arena_text(m->a, "%s; it is part of the next step",
-                                  out->skipped ? out->skipped : "there is no such layout");
-        return;
-    }
-    if (out->p.fits || make_fit(out, m, &c, words)) return;
-    out->skipped = arena_text(
-        m->a, "does not fit (%s of %s), not even with more recompute; it is part of the next step",
-        text_bytes(m->a, out->p.peak_bytes), text_bytes(m->a, out->p.usable));
+    static const char *const topics[] = {"eager", "dispatcher", "overlap", "CUDA graphs",
+                                         "FP8 or FP4"};
+    bool there = x->end != BRING_UP_NOT_THERE;
+    return (bring_up_step){.name = name_of(p, k),
+                           .what = there ? what_of(p, k, a) : topics[k],
+                           .skipped = why_skipped(p, x, k, a),
+                           .added = added_text(x, a),
+                           .added_rules = x->added_rules,
+                           .r = x->r,
+                           .p = x->p};
 }
 
 /* ---- what changed */
@@ -256,18 +160,19 @@ static status write_step(const bring_up_step *x, const char *folder, int n, aren
 
 status plan_make_bring_up(plan_answer *p, const char *folder, arena *a, error *err)
 {
-    making m = {.p = p, .winner = p->reasons.winner, .won = &p->result->best[0].c, .a = a};
     plan_bring_up *b = &p->bring_up;
-    status st = m.winner ? make_folder(folder, err) : OK;
-    if (st || !m.winner) return st;
+    const setup *winner = p->reasons.winner;
+    status st = winner ? make_folder(folder, err) : OK;
+    if (st || !winner) return st;
+    bring_up_layout *stages = ARENA_ARRAY(a, bring_up_layout, BRING_UP_STAGES);
+    const variant_job j = plan_variants(p, TRY_PRICE);
+    bring_up_find(stages, &j, winner, a);
     b->folder = folder;
-    int last = EAGER, n = 0;
-    for (int k = 0; k < STAGES; k++)
-        if (!skipped_because(&m, (stage_kind)k)) last = k;
+    int n = 0;
     const recipe *before = p->given;
-    for (int k = 0; k < STAGES && !st; k++) {
+    for (int k = 0; k < BRING_UP_STAGES && !st; k++) {
         bring_up_step *x = &b->list[b->n++];
-        make_step(x, &m, (stage_kind)k, k == last);
+        *x = step_of(p, &stages[k], (bring_up_stage)k, a);
         if (x->skipped) continue;
         x->file = arena_text(a, "%02d-%s.yaml", ++n, x->name);
         list_changes(x, before, a);

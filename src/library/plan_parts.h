@@ -29,9 +29,6 @@ void plan_find_rounder(plan_answer *p, const search_options *o, double seconds);
 /* plan_miss.c: finds the nearest miss, in about that many seconds. */
 void plan_find_miss(plan_answer *p, const search_options *o, double seconds);
 
-/* plan_offload.c: sets `offload`. */
-void plan_try_offload(plan_answer *p, arena *a);
-
 /* plan_refuse.c: what cannot be planned, and what to change. plan_refuses sets `refused` where rules
  * stand against every layout; plan_why_none sets `err`. */
 bool plan_refuses(plan_answer *p, const search_options *o, arena *a);
@@ -43,20 +40,11 @@ void plan_find_reasons(plan_answer *p, arena *a); /* sets `reasons` */
 
 status plan_make_bring_up(plan_answer *p, const char *folder, arena *a, error *err);
 
-/* plan_trial.c: the price of a layout with overrides ("key=value key=value"; NULL: none). False: it breaks a
- * rule. */
-bool plan_price_words(price *out, const plan_answer *p, const choice *c, const char *words,
-                      arena *a);
-
-/* The same; of what does not fit memory alone is found. */
-bool plan_fit_words(price *out, const plan_answer *p, const choice *c, const char *words, arena *a);
-
-/* The same: sets its price and what is unsupported, or the rule that it breaks; NULL there: there
- * is no such layout. */
-bool plan_price_trial(plan_other *out, const plan_answer *p, const choice *c, const char *words,
-                      arena *a);
-
-/* Half of TP, CP or PP; false: there is no half. */
-bool plan_halve(choice *c, knob_id size);
+/* For moves of layouts of the plan. */
+static inline variant_job plan_variants(const plan_answer *p, try_depth depth)
+{
+    return (variant_job){p->result,
+                         {.given = p->given, .hw = p->hw, .o = &p->prices, .depth = depth}};
+}
 
 #endif

@@ -15,10 +15,24 @@ typedef enum move_id {
     MOVES
 } move_id;
 
+/* Choices of a plan's winner, each held beside what else it could be (instead.h). */
+typedef enum why_topic {
+    WHY_MEMORY,
+    WHY_PIPELINE,
+    WHY_EXPERTS,
+    WHY_CONTEXT,
+    WHY_DISPATCHER,
+    WHY_OVERLAP,
+    WHY_GRAPHS,
+    WHY_PRECISION,
+    WHY_TOPICS
+} why_topic;
+
 enum { CHANGED = 1, TUNED = 2 };
+#define WHY(topic) (4u << WHY_##topic)
 
 typedef struct move {
-    unsigned by; /* CHANGED, TUNED */
+    unsigned by; /* CHANGED, TUNED, WHY */
     edits e;
 } move;
 
@@ -26,5 +40,11 @@ extern const move moves[MOVES];
 
 /* The edits for this job, with numbers. False: they are none for it. */
 bool move_edits(edits *out, move_id m, const job *j, arena *a);
+
+/* Recompute of these modules and no others: DROP_ bits of ir/segment.h. */
+edits move_recompute(unsigned drop, arena *a);
+
+/* So many quarters of the optimizer on the host. */
+edits move_optimizer(int quarters, arena *a);
 
 #endif

@@ -19,20 +19,6 @@ static const char *name_of(arena *a, unsigned drop)
     return u.s ? u.s : "";
 }
 
-static edits selective(arena *a, unsigned drop)
-{
-    signed char *word = ARENA_ARRAY(a, signed char, DROP_MODULES);
-    size_t n = 0;
-    for (int i = 0; i < DROP_MODULES; i++)
-        if (drop_modules[i].drop & drop) word[n++] = (signed char)drop_modules[i].listed;
-    edit *list = ARENA_ARRAY(a, edit, 4);
-    list[0] = (edit)SET_WORD(RECOMPUTE, SELECTIVE);
-    list[1] = (edit){K_RECOMPUTE_MODULES, EDIT_WORDS, {.words = {word, n}}};
-    list[2] = (edit)SET_NULL(RECOMPUTE_METHOD);
-    list[3] = (edit)SET_NULL(RECOMPUTE_LAYERS);
-    return (edits){list, 4};
-}
-
 /* False: it breaks a rule that the recipe does not. */
 static bool try_rung(rung *out, const try_job *j, edits e, arena *a)
 {
@@ -75,7 +61,7 @@ int report_ladder(rung out[RUNGS_MAX], const ladder_job *j, arena *a)
     if (try_rung(&out[n], &t, moves[MOVE_NO_RECOMPUTE].e, a)) out[n++].name = "none";
     for (int i = 0; i < DROP_MODULES && n < RUNGS_MAX - 2; i++) {
         unsigned next = drop_tidy(drop | drop_modules[i].drop); /* I1 */
-        if (!drop_modules[i].rung || !try_rung(&out[n], &t, selective(a, next), a)) continue;
+        if (!drop_modules[i].rung || !try_rung(&out[n], &t, move_recompute(next, a), a)) continue;
         drop = next;
         if (n && out[n].peak_bytes == out[n - 1].peak_bytes && out[n].step_s == out[n - 1].step_s)
             continue; /* the model has no such module */

@@ -5,6 +5,8 @@
 
 #include "plan/axes.h"
 #include "plan/changes.h"
+#include "plan/variant.h"
+#include "config/job_of.h"
 
 static void a_move_names_each_knob_once(void **state)
 {
@@ -94,12 +96,71 @@ static void a_change_is_what_it_says(void **state)
     arena_destroy(a);
 }
 
+/* A layout with a move made on it has what the move names, whatever else follows. */
+static void a_layout_takes_moves(void **state)
+{
+    (void)state;
+    static const char *const words[] = {"cluster.gpu=H100",
+                                        "cluster.n_gpus=64",
+                                        "model.seq_length=32768",
+                                        "train.global_batch_size=512",
+                                        "model.pipeline_model_parallel_size=4",
+                                        NULL};
+    arena *a = arena_create();
+    error err = {{0}};
+    hardware hw;
+    search_result result;
+    recipe *given = searching_recipe("deepseek-v2", words, a);
+    searching_machine(&hw, "hardware/h100.yaml", a);
+    const search_options o = {.hw = &hw};
+    assert_int_equal(search_run(&result, given, &o, a, &err), OK);
+    assert_true(result.n_best > 0);
+    variant_job j = {&result, {.given = given, .hw = &hw, .depth = TRY_FIT}};
+    int made = 0, legal = 0;
+    for (int i = 0; i < result.n_best; i++)
+        for (move_id m = 0; m < MOVES; m++) {
+            arena *own = arena_create();
+            const variant from = {.c = result.best[i].c};
+            variant v;
+            try_result t;
+            edits e;
+            job before, after;
+            recipe *was = ARENA_NEW(own, recipe), *is = ARENA_NEW(own, recipe);
+            assert_true(variant_recipe(was, &from, &j, own));
+            job_of(&before, was);
+            job_put_int(&before, K_VPP, from.c.vpp);
+            if (move_edits(&e, m, &before, own) && variant_edit(&v, &from, &j, e, own)) {
+                assert_true(variant_recipe(is, &v, &j, own));
+                job_of(&after, is);
+                for (size_t k = 0; k < e.n; k++) {
+                    const edit *x = &e.list[k];
+                    bool one = x->kind == EDIT_FLAG || x->kind == EDIT_INT ||
+                               (x->kind == EDIT_WORD && x->k != K_CP_COMM);
+                    /* one chunk a stage is not written; of CP without ranks nothing is */
+                    bool silent = (x->k == K_VPP && x->whole == 1) || v.c.cp == 1;
+                    bool none = x->kind == EDIT_FLAG ? !x->flag : x->k == K_GRAPHS;
+                    bool off = none && !job_has(&after, x->k);
+                    if (one && !silent && !off && !edit_holds(x, &after))
+                        fail_msg("row %d, move %d: %s", i, m, knobs[x->k].key);
+                }
+                made++;
+                legal += variant_try(&t, &v, &from, &j, e, own);
+                /* what a person pinned stays */
+                if (t.legal) assert_int_equal(v.c.pp, 4);
+            }
+            arena_destroy(own);
+        }
+    assert_true(made > 100 && legal > 50);
+    arena_destroy(a);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_move_names_each_knob_once),
         cmocka_unit_test(what_is_priced_is_counted),
         cmocka_unit_test(a_change_is_what_it_says),
+        cmocka_unit_test(a_layout_takes_moves),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
