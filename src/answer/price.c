@@ -48,8 +48,7 @@ static const price_time_answer *answer_time(const price *p, arena *a)
     return x;
 }
 
-/* How far the step may be off, and whether others have published its features. */
-static const priced_band_answer *answer_band(const price *p, const price_job *j, arena *a)
+const priced_band_answer *answer_band(const price *p, const price_job *j, arena *a)
 {
     if (!(j->hw->framework > 0)) return NULL;
     band_traits t = band_traits_of(j->s);

@@ -20,6 +20,9 @@ bool answer_has_times(const job *j, const hardware *hw);
 bool answer_estimates_times(const job *j, const hardware *hw);
 const times_answer *answer_times(const job *j, const hardware *hw, arena *a); /* NULL: others run */
 
+/* How far the step may be off; NULL: not known of that hardware. */
+const priced_band_answer *answer_band(const price *p, const price_job *j, arena *a);
+
 /* NULL: no two ranks share experts. */
 const routing_answer *answer_routing(const price *p, const price_options *o, arena *a);
 bool answer_overflows(const price *p); /* the fullest rank's routed buffers are too small */

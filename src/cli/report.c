@@ -1,4 +1,5 @@
 /* report.c - `moefold report`: a recipe, a plan or a run as one page that needs nothing else. */
+#include "config/appended.h"
 #include "config/models/models.h"
 #include "cli/report_run.h"
 
@@ -17,7 +18,7 @@
 static const double SECONDS = 12;
 
 typedef struct report_words {
-    const char *out, *stack;
+    const char *out, *stack, *recipe;
     bool brief;
 } report_words;
 
@@ -80,10 +81,24 @@ static json_t *page_data(const char *kind)
     return json_pack("{s:s, s:s}", "kind", kind, "version", cli_version);
 }
 
+/* Recipe and overrides, without options of `report`. */
+static const char *recipe_words(int argc, char **argv, arena *a)
+{
+    textbuf t = text_init(a);
+    for (int i = 1; i < argc; i++) {
+        if (text_equal(argv[i], "--brief") || text_in("-o|--out", '|', argv[i])) {
+            i += !text_equal(argv[i], "--brief");
+            continue;
+        }
+        text_add(&t, "%s%s", t.n ? " " : "", word_quoted(a, argv[i]));
+    }
+    return t.s;
+}
+
 static status report_recipe(const recipe *r, const report_words *w, bool *good, arena *a,
                             error *err)
 {
-    report_job j = {.given = r, .seconds = w->brief ? 0 : SECONDS};
+    report_job j = {.given = r, .words = w->recipe, .seconds = w->brief ? 0 : SECONDS};
     price_options o;
     status st = price_it(&j, w, &o, a, err);
     if (st) return st;
@@ -107,7 +122,7 @@ static status report_run(const char *path, const report_words *w, bool *good, ar
     bool fits;
     json_t *run = NULL, *data;
     status st = run_folder_read(&f, path, a, err);
-    if (!st) recipe_init(r, a, f.recipe);
+    if (!st) recipe_init(r, a, j.words = f.recipe);
     if (!st) st = recipe_read_yaml(r, f.recipe, err);
     if (!st) st = recipe_read_machine(r, err);
     if (!st) st = model_fill(r, err);
@@ -139,7 +154,8 @@ static json_t *winner_data(const json_t *plan, const report_words *w, arena *a)
     status st = recipe_parse_yaml(r, r->name, text, strlen(text), &err);
     if (!st) st = recipe_read_machine(r, &err);
     if (!st) st = model_fill(r, &err);
-    report_job j = {.given = r};
+    report_job j = {.given = r, .words = "best.yaml", .winner = true};
+    j.seconds = w->brief ? 0 : SECONDS;
     price_options o;
     if (!st) st = price_it(&j, w, &o, a, &err);
     bool fits;
@@ -194,6 +210,7 @@ int command_report(int argc, char **argv)
                   w.brief || plan || run ? 3 : SECONDS + 2);
     if (!st && !done && plan) st = report_plan(plan, &w, &good, a, &err);
     if (!st && !done && run) st = report_run(run, &w, &good, a, &err);
+    w.recipe = recipe_words(argc, argv, a);
     if (!st && !done && !plan && !run) st = report_recipe(r, &w, &good, a, &err);
     waiting_end();
     int code = st ? cli_fail("report", st, &err) : good ? OK : ERR_RULE;

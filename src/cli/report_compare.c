@@ -1,5 +1,5 @@
-/* report_compare.c - a recipe beside others, for the report's page: its memory ladder, single
- * changes, and the fastest layouts of its job for each amount of free memory. */
+/* report_compare.c - a recipe beside others, for the report's page: single changes, its memory
+ * ladder, and the fastest layouts of its job for each amount of free memory. */
 #include "base/clock.h"
 #include "cli/plan.h"
 #include "cli/report.h"
@@ -25,7 +25,7 @@ static const rung_answer *ladder_of(int *n, const report_job *j, const price *p,
 }
 
 /* The job of the recipe, searched. Where nothing can be, the page says why. */
-static void search_job(page_compared_answer *out, const report_job *j, double until, arena *a)
+static void search_job(page_searched_answer *out, const report_job *j, double until, arena *a)
 {
     recipe *wanted = ARENA_NEW(a, recipe);
     search_result *r = ARENA_NEW(a, search_result);
@@ -53,9 +53,12 @@ const page_compared_answer *report_comparisons(const report_job *j, const price 
     change_job asked = {j->given, p, j->hw, j->o, &budget};
     price_change *changes = ARENA_ARRAY(a, price_change, CHANGES);
     page_compared_answer *x = ARENA_NEW(a, page_compared_answer);
-    x->ladder = ladder_of(&x->n_ladder, j, p, &rungs, a);
+    page_searched_answer *of_job = ARENA_NEW(a, page_searched_answer);
     x->n_changes = price_changes(changes, CHANGES, &asked, a);
     x->changes = changes;
-    search_job(x, j, clock_seconds() + third, a);
+    if (j->winner) return x;
+    of_job->ladder = ladder_of(&of_job->n_ladder, j, p, &rungs, a);
+    search_job(of_job, j, clock_seconds() + third, a);
+    x->searched = of_job;
     return x;
 }

@@ -4,8 +4,10 @@
  *     are small, and a schedule of thousands of microbatches fits into a page. */
 #include <math.h>
 
+#include "answer/price.h"
 #include "cli/report.h"
 #include "cli/verdict.h"
+#include "predict/bands.h"
 #include "report/schedule.h"
 
 static const double TICKS = 1e7;
@@ -82,6 +84,13 @@ static const page_memory_answer *memory_of(const report_schedule *x, arena *a)
 
 /* ---- all of it */
 
+static const char *what_of(int part)
+{
+    if (part >= COST_TP && part <= COST_COPY) return "communication";
+    bool busy = part < COST_KINDS || part == COST_KINDS + 2 || part == COST_KINDS + 3;
+    return busy ? "compute" : "waiting"; /* the optimizer, and compute that is slowed */
+}
+
 json_t *report_json(const report_job *j, bool *fits, arena *a)
 {
     const setup *s = j->s;
@@ -94,8 +103,12 @@ json_t *report_json(const report_job *j, bool *fits, arena *a)
     page_part_answer shown[STEP_PARTS];
     price_parts(parts, p);
     for (int i = 0; i < STEP_PARTS; i++)
-        shown[i] = (page_part_answer){parts[i].name, parts[i].title, parts[i].seconds,
-                                      parts[i].hidden, i >= COST_TP && i <= COST_COPY};
+        shown[i] = (page_part_answer){.name = parts[i].name,
+                                      .title = parts[i].title,
+                                      .what = what_of(i),
+                                      .seconds = parts[i].seconds,
+                                      .hidden = parts[i].hidden};
+    const priced_band_answer *band = answer_band(p, &(price_job){s, j->hw, j->o}, a);
     const page_price_answer priced = {.step_s = p->step_s,
                                       .tokens_per_s_per_gpu = p->tokens_per_s_per_gpu,
                                       .tflops_per_gpu = p->tflops_per_gpu,
@@ -104,8 +117,11 @@ json_t *report_json(const report_job *j, bool *fits, arena *a)
                                       .fits = p->fits,
                                       .slowest = p->slowest,
                                       .wall = wall_name(p->wall),
-                                      .evidence = p->evidence};
+                                      .evidence = p->evidence,
+                                      .priced_band = band,
+                                      .change_band = band ? exp(band_of_difference(1)) - 1 : NAN};
     page_answer page = {.recipe = s->r.name,
+                        .words = j->words,
                         .gpu = j->hw->name,
                         .times = answer_times(&s->j, j->hw, a),
                         .model = answer_model(s, a),
@@ -116,6 +132,7 @@ json_t *report_json(const report_job *j, bool *fits, arena *a)
                         .memory = memory_of(x, a),
                         .schedule = report_schedule_answer(x, a),
                         .layout = report_layout_answer(s, a),
+                        .copies = report_copies_answer(j->given, s, a),
                         .knobs = report_knobs_answer(s, a),
                         .notes = answer_texts(s->r.notes, s->r.n_notes, a),
                         .not_priced = left_out,

@@ -1,5 +1,8 @@
 /* report_layout.c - ranks, stages and knobs for the report's page. */
+#include <string.h>
+
 #include "cli/report.h"
+#include "config/models/models.h"
 
 static const page_axis_answer *axes_of(int *n, const layout *l, grid g, arena *a)
 {
@@ -42,14 +45,27 @@ const page_stage_answer *report_stages_answer(int *n, const setup *s, arena *a)
     return list;
 }
 
+/* A recipe that was written by us has the model's values, too: whoever reads it has set nothing
+ * there. */
 const char *const *const *report_knobs_answer(const setup *s, arena *a)
 {
     static const char *const origins[] = {"open", "default", "derived", "model", "user"};
     const char *const **list = ARENA_ARRAY(a, const char *const *, K_COUNT + 1);
+    recipe *bare = ARENA_NEW(a, recipe);
+    error err;
+    recipe_init(bare, a, s->r.name);
+    bare->knob[K_MODEL] = s->r.knob[K_MODEL];
+    bool known = model_fill(bare, &err) == OK;
     for (int k = 0; k < K_COUNT; k++) {
-        const setting *x = &s->r.knob[k];
-        const char *row[] = {knobs[k].key, value_text(a, x->v), origins[x->from],
-                             x->why ? x->why : "", knobs[k].help ? knobs[k].help : ""};
+        const setting *x = &s->r.knob[k], *m = &bare->knob[k];
+        const char *text = value_text(a, x->v);
+        bool preset = known && x->from == FROM_USER && m->from == FROM_MODEL &&
+                      strcmp(text, value_text(a, m->v)) == 0;
+        const char *row[] = {knobs[k].key, text, preset ? "preset" : origins[x->from],
+                             preset   ? m->why ? m->why : ""
+                             : x->why ? x->why
+                                      : "",
+                             knobs[k].help ? knobs[k].help : ""};
         list[k] = answer_texts(row, 5, a);
     }
     return list;

@@ -79,11 +79,18 @@ static const why_answer *why_of(const plan_answer *p, arena *a)
 
 /* ---- the answer */
 
+static const char *model_of(const plan_answer *p)
+{
+    const char *name = recipe_word(p->given, K_MODEL);
+    return name ? name : p->given->name;
+}
+
 /* Where there is no layout: what stands against every one, or why none was found. */
 static json_t *json_none(const plan_answer *p, const char *why_not, arena *a)
 {
     bool refused = p->end == PLAN_REFUSED;
-    no_plan_answer x = {.complete = p->complete, .gpus = p->world, .gpu = p->hw->name};
+    no_plan_answer x = {
+        .complete = p->complete, .model = model_of(p), .gpus = p->world, .gpu = p->hw->name};
     x.why_not = refused ? NULL : why_not;
     if (refused) x.violations = answer_violations(&x.n_violations, &p->refused.by, a);
     return answer_json(no_plan_answer, &x);
@@ -117,6 +124,7 @@ json_t *plan_json(const plan_answer *p, const char *why_not, arena *a)
     not_priced left_out[NOT_PRICED_MAX];
     planned_answer x = {.fits = r->n_best > 0,
                         .complete = p->complete,
+                        .model = model_of(p),
                         .gpus = p->world,
                         .gpu = p->hw->name,
                         .times = answer_times(&given, p->hw, a),

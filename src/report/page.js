@@ -1,10 +1,14 @@
 "use strict";
-// Draws the page from the data that stand in it. One function a card; what is in the data is drawn, what is not is
-// left out, so that a recipe, a plan and a run use the same page.
-(() => {
-const data = JSON.parse(document.getElementById("data").textContent);
+// Draws the page from one JSON document, and again from another: drawPage(data) is all of it. One function a card;
+// what is in the data is drawn, what is not is left out, so that a recipe, a plan and a run use the same page. The
+// first screen is the answer: a sentence, what can be copied, memory and time, and what would make it faster.
+function drawPage(data) {
 const own = data.own || null, plan = data.plan || null, run = data.run || null;
 const GIB = 2 ** 30;
+const narrow = matchMedia("(max-width: 760px)").matches;
+const place = id => document.getElementById(id);
+for (const id of ["head", "nav", "main", "foot"]) place(id).replaceChildren();
+repaint.length = 0;
 
 // ---- small things
 function el(tag, attrs, ...children) {
@@ -18,37 +22,61 @@ function el(tag, attrs, ...children) {
   return e;
 }
 const grouped = n => Math.round(n).toLocaleString("en-US");
-const gib = bytes => Math.abs(bytes) < 0.1 * GIB ? bytesText(bytes) : (bytes / GIB).toFixed(Math.abs(bytes) < 100 * GIB ? 2 : 1) + " GiB";
+const some = (n, one, many) => `${grouped(n)} ${n === 1 ? one : many || one + "s"}`;
 function bytesText(b) {
-  const units = [[GIB, "GiB"], [2 ** 20, "MiB"], [1024, "KiB"]];
-  for (const [u, name] of units) if (Math.abs(b) >= u) return (b / u).toFixed(2) + " " + name;
-  return grouped(b) + " B";
+  for (const [u, name] of [[GIB, "GiB"], [2 ** 20, "MiB"], [1024, "KiB"]])
+    if (Math.abs(b) >= u) return (b / u).toFixed(Math.abs(b) < 100 * u ? 1 : 0) + "\u00a0" + name;
+  return grouped(b) + "\u00a0B";
 }
+// Three digits, as no step is known better.
 function seconds(s) {
   const a = Math.abs(s);
-  if (a >= 100) return grouped(s) + " s";
-  if (a >= 1) return s.toPrecision(3) + " s";
-  if (a >= 1e-3) return (s * 1e3).toPrecision(3) + " ms";
-  return a === 0 ? "0 s" : (s * 1e6).toPrecision(3) + " µs";
+  if (a >= 100) return grouped(s) + "\u00a0s";
+  if (a >= 1) return s.toPrecision(3) + "\u00a0s";
+  if (a >= 1e-3) return (s * 1e3).toPrecision(3) + "\u00a0ms";
+  return a === 0 ? "0\u00a0s" : (s * 1e6).toPrecision(3) + "\u00a0µs";
 }
-const percent = x => (100 * x).toFixed(1) + " %";
+const percent = x => x > 0 && x < 5e-4 ? "under 0.1\u00a0%" : (100 * x).toFixed(Math.abs(x) < 0.0995 ? 1 : 0) + "\u00a0%";
+const change = x => Math.abs(x) < 5e-4 ? "equal" : (x < 0 ? "−" : "+") + percent(Math.abs(x));
+// "132 s a step (111 to 158)", in one unit where that can be read.
+function withBand(s, band, of = "") {
+  const unit = seconds(s).split("\u00a0")[1];
+  const bare = t => t.endsWith("\u00a0" + unit) ? t.split("\u00a0")[0] : t;
+  return seconds(s) + of + (band ? ` (${bare(seconds(band.low_s))} to ${bare(seconds(band.high_s))})` : "");
+}
+// Whole percents that sum to 100.
+function shares(list) {
+  const sum = list.reduce((a, b) => a + b, 0), exact = list.map(v => sum > 0 ? 100 * v / sum : 0), out = exact.map(Math.floor);
+  let left = Math.round(sum > 0 ? 100 - out.reduce((a, b) => a + b, 0) : 0);
+  for (const i of exact.map((_, k) => k).sort((a, b) => exact[b] - out[b] - exact[a] + out[a])) if (left-- > 0) out[i]++;
+  return out;
+}
+function median(list) {
+  const a = [...list].sort((x, y) => x - y), n = a.length;
+  return n ? (a[(n - 1) >> 1] + a[n >> 1]) / 2 : 0;
+}
 const css = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-const colour = i => `var(--c${i % 10})`;
-const cards = [];
+const tint = (name, k) => `color-mix(in srgb, var(--${name}) ${[100, 55, 80, 40, 90, 30, 66][k % 7]}%, var(--pale))`;
+const code = t => el("code", {}, t);
+// A card can be folded. On a phone only the first ones stand open; paper has none of the pictures, and all tables.
+const cards = [], folded = new Set(["knobs"]);
+const open = narrow ? new Set(["rows", "loss", "beside", "schedule"]) : null;
 function card(id, title, ...children) {
-  const c = el("section", { class: "card", id, "aria-labelledby": id + "-h" },
-    el("h2", { id: id + "-h" }, title), children);
-  document.getElementById("main").append(c);
+  const body = el("details", { open: !folded.has(id) && (!open || open.has(id)) },
+    el("summary", {}, el("h2", { id: id + "-h" }, title)), children);
+  const c = el("section", { class: "card", id, "aria-labelledby": id + "-h" }, body);
+  place("main").append(c);
   cards.push([id, title]);
   return c;
 }
-// rows: arrays of cells; a cell is text, a node, or {n: text} for numbers, {t: sort text}
+// rows: arrays of cells; a cell is text, a node, or {n: text} for numbers
 function table(heads, rows, attrs) {
   const cell = (c, i) => {
     const number = c !== null && typeof c === "object" && !(c instanceof Node) && "n" in c;
     return el("td", { class: number ? "n" : null, "data-label": heads[i].n || heads[i] }, number ? c.n : c);
   };
-  return el("div", { class: "scroll" }, el("table", { class: attrs && attrs.stack ? "stack" : null },
+  return el("div", { class: "scroll", tabindex: attrs && attrs.stack ? null : 0, role: attrs && attrs.stack ? null : "region",
+    "aria-label": attrs && !attrs.stack ? attrs.caption : null }, el("table", { class: attrs && attrs.stack ? "stack" : null },
     attrs && attrs.caption ? el("caption", { class: "hide" }, attrs.caption) : null,
     el("thead", {}, el("tr", {}, heads.map(h =>
       el("th", { scope: "col", class: h.n ? "n" : null }, h.n || h)))),
@@ -73,7 +101,7 @@ function canvas(height, label, draw, attrs) {
   let width = 0;
   const resized = () => { if (c.clientWidth !== width) { width = c.clientWidth; paint(); } };
   new ResizeObserver(() => requestAnimationFrame(resized)).observe(c);
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", paint);
+  repaint.push(paint);
   c.paint = paint;
   return c;
 }
@@ -92,13 +120,16 @@ function chart(height, attrs, build) {
   return c;
 }
 
-// ---- head
-const sizesText = b => `TP ${b.tp} CP ${b.cp}${b.cp > 1 ? " (" + b.cp_kind + ")" : ""} EP ${b.ep} ETP ${b.etp} ` +
-  `PP ${b.pp} VPP ${b.vpp} DP ${b.dp}, microbatch ${b.micro_batch_size}`;
+// ---- layouts in words
+const sizesShort = b => [`TP ${b.tp}`, b.cp > 1 ? `CP ${b.cp}${b.cp_kind ? ` (${b.cp_kind})` : ""}` : null, b.ep > 1 ? `EP ${b.ep}` : null,
+  b.etp > 1 ? `ETP ${b.etp}` : null, `PP ${b.pp}`, b.vpp > 1 ? `VPP ${b.vpp}` : null, b.dp > 1 ? `DP ${b.dp}` : null].filter(Boolean).join(", ");
+const sizesText = b => `${sizesShort(b)}, microbatch ${b.micro_batch_size}`;
 const recomputeText = r => !r || r === "-" ? "none" : r;
+const knobOf = key => own ? (own.knobs.find(k => k[0] === key) || [])[1] : undefined;
+const backends = { deepep: "DeepEP", hybridep: "HybridEP" };
 function restText(b) {
   const overlap = { shared: "shared expert", wgrad: "expert wgrad with dispatch", ep: "EP", "ep+delay": "EP, delayed wgrad" };
-  const list = ["dispatcher " + b.dispatcher];
+  const list = b.ep > 1 ? ["dispatcher " + b.dispatcher] : [];
   if (b.beside && b.beside !== "-") list.push("overlap: " + (overlap[b.beside] || b.beside));
   list.push(recomputeText(b.recompute) === "none" ? "no recompute" : "recompute " + b.recompute);
   if (b.offload > 0) list.push(Math.round(100 * b.offload) + " % of the optimizer on the host");
@@ -106,34 +137,195 @@ function restText(b) {
   if (b.tp_overlap) list.push("TP overlap");
   return list.join(", ");
 }
-const tile = (value, what) => el("div", { class: "tile" }, el("b", {}, value), el("span", {}, what));
+const axisOf = (grid, name) => own.layout[grid].find(a => a.name === name) || { name, size: 1, stride: 1 };
+function ownSizes() {
+  const size = (grid, n) => axisOf(grid, n).size;
+  return sizesShort({ tp: size("dense", "TP"), cp: size("dense", "CP"), ep: size("expert", "EP"), etp: size("expert", "EP") > 1 ? size("expert", "ETP") : 1,
+    pp: size("dense", "PP"), vpp: own.layout.vpp, dp: size("dense", "DP") });
+}
+
+// ---- the first screen: one sentence by kind
+const errors = own ? own.violations.filter(v => v.severity === "error") : [];
+const room = own ? own.memory.usable_bytes - own.memory.peak_bytes : 0;
+const modelName = own ? own.model.name : plan && plan.model || "";
+const cpu = (own || plan).gpu === "cpu", each = cpu ? "rank" : "GPU";
+const machine = plan ? `${grouped(plan.gpus)} x ${plan.gpu}` : own ? `${grouped(own.layout.world)} x ${own.gpu}` : "";
+const roomText = () => own.price.fits ? `fits with ${bytesText(room)} free`
+  : `does not fit: it needs ${bytesText(own.memory.peak_bytes)} of ${bytesText(own.memory.usable_bytes)}, ${bytesText(-room)} too much`;
+const upper = t => t[0].toUpperCase() + t.slice(1);
+function ofPlan() {
+  const best = plan.best[0];
+  if (best) {
+    const free = plan.usable_bytes - best.peak_bytes, others = plan.best.slice(1), ties = others.filter(r => r.tie).length;
+    const c = plan.claim, backend = backends[knobOf("model.moe_flex_dispatcher_backend")];
+    const lines = [upper(`${restText(backend && best.dispatcher === "flex" ? { ...best, dispatcher: backend } : best)}, microbatch ${best.micro_batch_size}.`)];
+    const why = best.before || (others.every(r => r.step_s >= best.step_s) ? "it is the fastest" : null);
+    if (ties) lines.push(`${ties === others.length ? `All ${grouped(ties)} other rows` : `${grouped(ties)} of ${grouped(others.length)} other rows`} are ties: the price cannot tell them apart` +
+      (why ? `; this one is first because ${why}.` : "."));
+    if (c) lines.push(`The fastest published run like it reaches ${c.tokens_per_s_per_gpu} tokens/s/GPU (${c.id}); with its routing this plan has ` +
+      `${c.ratio.toFixed(2)} times that${c.price_error === null || c.price_error === undefined ? "" : `, and that run itself is priced ${percent(Math.abs(c.price_error))} too ${c.price_error > 0 ? "fast" : "slow"}`}.`);
+    return { good: true, text: `Use ${sizesShort(best)}: ${withBand(best.step_s, best.band, " a step")}, fits with ${bytesText(free)} free`, lines,
+      next: "moefold check best.yaml --all-ranks", before: "save the recipe as best.yaml, then" };
+  }
+  const enough = plan.fewest && plan.fewest.gpus || plan.fewest_gpus, seq = plan.seq_length ? ` --seq ${plan.seq_length}` : "", miss = plan.miss;
+  const lines = (plan.violations || []).map(v => `${v.rule}: ${v.message}${(v.repair || []).length ? `; a repair: ${v.repair.join(" ")}` : ""}.`);
+  if (miss) lines.push(`The nearest: ${sizesText(miss)}; ${restText(miss)}.`);
+  return { good: false, lines, text: miss ? `Nothing fits on ${machine}: the nearest layout needs ${bytesText(miss.peak_bytes)} of ${bytesText(plan.usable_bytes)}` +
+      (enough ? `; ${grouped(enough)} GPUs are the smallest cluster that is enough` : "") : `No layout on ${machine}: ${lines.length ? `every one breaks ${some(lines.length, "rule")}` : plan.why_not || "nothing fits on these GPUs"}`,
+    next: modelName ? `moefold plan ${modelName} --gpus ${enough || 2 * plan.gpus}x${plan.gpu}${seq}` : null };
+}
+function ofRecipe() {
+  const p = own.price, best = (own.best || [])[0], gain = best ? 1 - best.step_s / p.step_s : 0;
+  const drop = knobOf("model.recompute_modules"), all = knobOf("model.recompute_granularity") === "full", how = knobOf("model.moe_token_dispatcher_type");
+  const lines = [[ownSizes(), `microbatch ${knobOf("train.micro_batch_size")}`,
+    axisOf("expert", "EP").size > 1 && how ? "dispatcher " + (how === "flex" ? backends[knobOf("model.moe_flex_dispatcher_backend")] || how : how) : null,
+    all ? "full recompute" : drop && drop !== "null" && drop !== "[]" ? "recompute " + drop.replace(/[[\]" ]/g, "").replaceAll(",", "+") : "no recompute"].filter(Boolean).join(", ") + "."];
+  const fix = `moefold check ${own.words} --fix`;
+  if (errors.length) return { good: false, text: `Breaks ${some(errors.length, "rule")}: ${errors[0].message}${p.fits ? "" : `; it ${roomText()}`}`,
+    lines, next: fix };
+  if (!p.fits) return { good: false, text: upper(roomText()) + (best ? `; a searched layout fits, at ${seconds(best.step_s)} a step` : ""),
+    lines, next: best ? `moefold plan --against ${own.words}` : fix };
+  const faster = gain > 5e-4, within = p.change_band && gain < p.change_band;
+  if (faster) lines.push(`The searched layout: ${sizesText(best)}; ${restText(best)}.` + (within ? ` Less than ${percent(p.change_band)} is within the uncertainty of a difference.` : ""));
+  return { good: true, lines, text: `Fits with ${bytesText(room)} free, at ${withBand(p.step_s, p.band, " a step")}` +
+      (faster ? `; a searched layout is ${percent(gain)} faster` : best ? "; no searched layout is faster" : ""),
+    next: faster && !within ? `moefold plan --against ${own.words}` : `moefold check ${own.words} --all-ranks` };
+}
+function ofRun() {
+  const s = run.summary, last = run.lines[run.lines.length - 1], first = run.lines.find(l => l[1] !== null), step = median(run.steps), p = own && own.price;
+  const end = [...run.lines].reverse().find(l => l[1] !== null), asked = s && s.iterations, lines = [], delay = s && s.delay_s || 0;
+  const loss = first && end ? `Loss ${first[1].toPrecision(3)} to ${end[1].toPrecision(3)} in ${some(last[0], "step")}` : `${some(last[0], "step")}, none with a loss`;
+  const ratio = step && p && p.step_s > 0 ? step / p.step_s : 0;
+  let compared = "";
+  if (ratio) {
+    const m = s && s.measured, q = s && s.predicted, more = m && q ? m.parts.map(x => [x.title, x.seconds - ((q.parts.find(y => y.name === x.name) || {}).seconds || 0)])
+      .sort((a, b) => b[1] - a[1])[0] : null;
+    const busy = delay > 0.25 * Math.max(0, step - p.step_s) && delay > 0.05 * step;
+    compared = ratio > 1.15 ? `; ${ratio < 1.995 ? percent(ratio - 1) + " slower" : ratio.toFixed(1) + " times slower"} than predicted` +
+      (busy ? ": other programs had the cores" : more && more[1] > 0 ? `, the most in ${more[0]}` : "")
+      : ratio < 0.87 ? `; ${percent(1 - ratio)} faster than predicted` : `; ${seconds(step)} a step, as predicted (${change(ratio - 1)})`;
+    lines.push(`${seconds(step)} a step measured (median of ${grouped(run.steps.length)}), ${withBand(p.step_s, p.band)} predicted for ${own.gpu}.` +
+      (delay > 0.01 * step ? ` Other programs had the cores for ${seconds(delay)} of a step` + (busy ? ", so the two cannot be compared." : ".") : ""));
+  }
+  const state = !s ? "Not finished: " : s.outcome === "finished" ? "" : `${upper(s.outcome)}${asked ? ` at step ${grouped(last[0])} of ${grouped(asked)}` : ""}: `;
+  if (s && s.error) lines.unshift(s.error);
+  if (s) lines.push(`${some(s.ranks, "rank")} on ${s.machine || "an unnamed machine"}.`);
+  return { good: s ? s.outcome === "finished" : null, text: state + loss + compared, lines,
+    next: own && own.gpu === "cpu" ? "moefold plan deepseek-v3 --gpus 256xH100 --seq 128K" : own ? `moefold plan --against ${own.words}` : null };
+}
+
+// Copies text. Where the clipboard is denied an old way is tried, and then the text is shown, selected.
+function copier(label, what, text) {
+  const b = el("button", { type: "button", class: "copy", on: { click: async () => {
+    let done = false;
+    try { await navigator.clipboard.writeText(text); done = true; } catch { done = false; }
+    const area = el("textarea", { readonly: true, rows: 6, "aria-label": what });
+    area.value = text;
+    if (!done) {
+      place("copied").replaceChildren(area);
+      area.select();
+      try { done = document.execCommand("copy"); } catch { done = false; }
+      b.focus();
+    }
+    const lines = text.trim().split("\n").length;
+    if (done) place("copied").replaceChildren(`Copied ${what} (${some(lines, "line")}).`);
+    else { place("copied").replaceChildren(`The clipboard is denied: here is ${what}, selected for you to copy.`, area); area.focus(); area.select(); }
+  } } }, label);
+  return b;
+}
+
+const WHAT = [["compute", "compute"], ["communication", "communication"], ["waiting", "waiting"]];
+function bar(label, segments, extra, wide = 1) {
+  const sum = segments.reduce((n, x) => n + x.part, 0);
+  return el("div", { class: "stackbar", role: "img", "aria-label": label, style: wide < 1 ? `width:${(100 * wide).toFixed(2)}%` : null }, segments.filter(x => x.part > 0).map(x =>
+    el("span", { class: "seg " + (x.cls || ""), style: `flex:${(1e4 * x.part / sum).toFixed(2)} 1 0px;${x.fill ? `background-color:${x.fill}` : ""}`, title: x.title },
+      el("span", { class: "segtext", "aria-hidden": "true" }, x.label ? x.label.map(t => el("span", {}, t)) : x.title))), extra || null);
+}
+// Time: what computes, what waits for communication, what waits. `parts`: name, title, what or not, seconds.
+function timeBar(name, parts, step, longest = step) {
+  const known = new Map((own ? own.parts : []).map(p => [p.name, p.what]));
+  const what = p => p.what || known.get(p.name) || (/messages|copies/.test(p.name) ? "communication" : /wait|host|bubble|rest/.test(p.name) ? "waiting" : "compute");
+  const list = parts.filter(p => p.seconds > 0), share = shares(list.map(p => p.seconds));
+  const groups = WHAT.map(([w]) => ({ w, parts: list.map((p, i) => ({ ...p, share: share[i] })).filter(p => what(p) === w).sort((a, b) => b.seconds - a.seconds) }))
+    .map(g => ({ ...g, share: g.parts.reduce((n, p) => n + p.share, 0) })).filter(g => g.parts.length);
+  const short = t => t.replace("expert GEMM (grouped)", "expert GEMM").replace(" communication", "").replace("compute slowed by hidden transfers", "slowed by hidden transfers");
+  return el("div", { class: "barbox" }, el("h3", {}, name, el("b", {}, seconds(step))),
+    bar(`${name}: ` + groups.map(g => `${g.w} ${g.share} %`).join(", "), groups.flatMap(g => g.parts.map((p, k) =>
+      ({ part: p.seconds, cls: g.w, fill: tint(g.w === "communication" ? "comm" : g.w === "waiting" ? "wait" : "compute", k), title: `${p.title}: ${seconds(p.seconds)}`, label: [short(p.title), p.share + " %"] }))), null, step / longest),
+    el("dl", { class: "barlist" }, groups.map(g => [el("dt", {}, el("i", { class: "seg " + g.w }), `${g.w} ${g.share || "under 1"} %`),
+      el("dd", {}, g.parts.filter(p => p.share > 0).map(p => `${short(p.title)} ${p.share}`).join(", ") || g.parts.map(p => short(p.title)).slice(0, 2).join(", "))])));
+}
+// Memory of the fullest rank: what sums to the peak, what is free, and the line of what can be used.
+const MEMORY = [["weights", /^weight/], ["gradients", /^gradients|^dummy/], ["optimizer", /^optimizer/], ["activations", /^activations|^saved|^logits/],
+  ["buffers", /^workspaces|^batch|^pipeline|^boundary|^step|^temporaries|^state/], ["unused", /^unused/], ["libraries", /^outside/]];
+const memoryNames = { activations: "activations, logits", buffers: "buffers, temporaries", unused: "held by the allocator", libraries: "libraries outside" };
+function memoryGroups(regions) {
+  const rest = [...regions], take = test => rest.filter(r => test.test(r.name)).reduce((n, r) => { rest.splice(rest.indexOf(r), 1); return n + r.bytes; }, 0);
+  const groups = MEMORY.map(([name, test], k) => ({ name, title: memoryNames[name] || name, bytes: take(test), fill: tint("memory", k) }));
+  return groups.concat([{ name: "other", title: "other", bytes: take(/^/), fill: tint("memory", 1) }]).filter(g => g.bytes > 0);
+}
+function memoryBar() {
+  const m = own.memory, shown = memoryGroups(m.regions);
+  const far = m.peak_bytes < 0.1 * m.usable_bytes, all = far ? m.peak_bytes : Math.max(m.peak_bytes, m.usable_bytes);
+  const free = all - m.peak_bytes, at = 100 * m.usable_bytes / all;
+  return el("div", { class: "barbox" }, el("h3", {}, "Memory of the fullest rank", el("b", {}, `${bytesText(m.peak_bytes)} of ${bytesText(m.usable_bytes)} usable`)),
+    bar("Memory: " + shown.map(g => `${g.title} ${bytesText(g.bytes)}`).join(", ") + `; together ${bytesText(m.peak_bytes)} of ${bytesText(m.usable_bytes)} usable`,
+      shown.map(g => ({ part: g.bytes, fill: g.fill, title: `${g.title}: ${bytesText(g.bytes)}`, label: [g.name, bytesText(g.bytes)] }))
+        .concat(free > 0 ? [{ part: free, cls: "free", title: `free: ${bytesText(free)}`, label: ["free", bytesText(free)] }] : []),
+      far ? null : el("span", { class: "usable" + (m.peak_bytes > m.usable_bytes ? " over" : ""), style: `left:${at.toFixed(2)}%`, title: `usable: ${bytesText(m.usable_bytes)}` })),
+    el("p", { class: "keys" }, shown.map(g => el("span", { class: "key" }, el("i", { style: `background-color:${g.fill}` }), `${g.title} ${bytesText(g.bytes)}`)),
+      far ? null : el("span", { class: "key" }, el("i", { class: "line" }), `usable ${bytesText(m.usable_bytes)}`)));
+}
+// What makes it faster, fits, and gains more than the price may be wrong about.
+function worthChanging() {
+  if (!own || !own.changes || !own.changes.length) return null;
+  const sure = own.price.change_band || 0.01, fits = own.changes.filter(c => c.fits && c.gain > 1e-3), best = fits.filter(c => c.gain > sure).slice(0, 3);
+  if (!own.price.fits) {
+    const makes = own.changes.filter(c => c.fits).sort((a, b) => a.step_s - b.step_s).slice(0, 3);
+    return makes.length ? el("div", {}, el("h3", {}, "Makes it fit"), el("ul", { class: "todo" }, makes.map(c =>
+      el("li", {}, code(c.change), ` ${seconds(c.step_s)} a step, ${bytesText(own.memory.usable_bytes - c.peak_bytes)} free`)))) : null;
+  }
+  if (best.length) return el("div", {}, el("h3", {}, "Worth changing"), el("ul", { class: "todo" }, best.map(c =>
+    el("li", {}, code(c.change), ` ${change(c.gain)} tokens/s, ${bytesText(own.memory.usable_bytes - c.peak_bytes)} free`))));
+  return el("p", { class: "soft" }, `No single change that fits gains more than the uncertainty of a difference (${percent(sure)}).`,
+    fits.length ? [" The largest: ", code(fits[0].change), `, ${change(fits[0].gain)}.`] : null);
+}
 function head() {
-  const h = document.getElementById("head");
-  const title = plan ? "Plan" + (own ? ": " + own.model.name : "") : run ? "Run " + run.path : own.recipe;
-  h.append(el("h1", {}, title));
-  const facts = [];
-  if (plan) facts.push(`${grouped(plan.gpus)} x ${plan.gpu}`);
-  else facts.push(`${own.model.name} on ${grouped(own.layout.world)} x ${own.gpu}`);
+  const said = plan ? ofPlan() : run ? ofRun() : ofRecipe(), p = own && own.price, box = place("head");
   const seq = plan ? plan.seq_length : own.model.seq_length, gbs = plan ? plan.global_batch_size : own.global_batch_size;
-  if (seq) facts.push(`sequence length ${grouped(seq)}`);
-  if (gbs) facts.push(`global batch ${grouped(gbs)}`);
-  h.append(el("p", { class: "soft" }, facts.join(", "), run ? "." : ". All times are predicted.",
-    (own || plan).estimate ? ` ${run ? "Predicted times" : "They"} are estimates: our kernels were not measured on ${(own || plan).gpu}.` : ""));
-  if (run) runTiles(h);
-  if (!own || run) return;
-  const p = own.price, room = own.memory.usable_bytes - own.memory.peak_bytes;
-  h.append(el("div", { class: "tiles" },
-    tile(seconds(p.step_s), "a step"), tile(p.tokens_per_s_per_gpu.toFixed(1), "tokens/s a GPU"),
-    tile(p.tflops_per_gpu < 10 ? p.tflops_per_gpu.toPrecision(3) : p.tflops_per_gpu.toFixed(1), "TFLOP/s a GPU"), tile(percent(p.mfu_bf16), "MFU of BF16"),
-    tile(gib(own.memory.peak_bytes), "on the fullest rank of " + gib(own.memory.usable_bytes)),
-    tile(el("em", { class: p.fits ? "good" : "bad" }, p.fits ? "fits" : "does not fit"),
-      p.fits ? gib(room) + " free" : gib(-room) + " too much")));
-  h.append(el("p", {}, el("b", {}, "Wall: " + p.wall + ". "), p.evidence, "."));
-  for (const v of own.violations)
-    if (v.severity !== "note")
-      h.append(el("p", { class: v.severity === "error" ? "bad" : "soft" }, `${v.severity}: ${v.rule}: ${v.message}`));
-  for (const n of own.not_priced)
-    h.append(el("p", { class: "soft" }, `Not priced: ${n.key}=${n.value} (the price assumes: ${n.assumed})`));
+  const kind = plan ? "Plan" : run ? "Run " + run.path : own.recipe === modelName ? "Recipe" : own.recipe;
+  const facts = [kind, modelName, machine, seq ? `${grouped(seq)} tokens` : null, gbs ? `global batch ${grouped(gbs)}` : null].filter(Boolean);
+  document.title = [modelName, machine, plan ? "plan" : run ? "run" : "recipe"].filter(Boolean).join(", ") + " - moefold";
+  const c = own && own.copies, notes = own && !run ? own.violations.filter(v => v.severity !== "error") : [];
+  box.append(el("p", { class: "kicker" }, facts.join(" · ")),
+    el("h1", { class: said.good === false ? "bad" : said.good ? "good" : null }, el("span", { class: "sign", "aria-hidden": "true" }, said.good === false ? "✗" : said.good ? "✓" : "…"), said.text + "."));
+  for (const l of said.lines) box.append(el("p", { class: "line" }, l));
+  if (plan && plan.complete === false && plan.best.length) box.append(el("p", { class: "bad" }, "The search was cut short: this is the best so far."));
+  if (p && !run && said.good) {
+    const day = p.tokens_per_s_per_gpu * own.layout.world * 86400;
+    const figures = [[p.tokens_per_s_per_gpu < 10 ? p.tokens_per_s_per_gpu.toPrecision(3) : grouped(p.tokens_per_s_per_gpu), "tokens/s a " + each],
+      [p.tflops_per_gpu < 10 ? p.tflops_per_gpu.toPrecision(3) : grouped(p.tflops_per_gpu), "TFLOP/s a " + each], [percent(p.mfu_bf16), "MFU of BF16"],
+      [day >= 1e12 ? (day / 1e12).toFixed(2) + " T" : day >= 1e9 ? (day / 1e9).toFixed(2) + " B" : (day / 1e6).toFixed(1) + " M", "tokens a day"]];
+    box.append(el("ul", { class: "figures" }, figures.map(([v, w]) => el("li", {}, el("b", {}, v), " " + w))));
+  }
+  if (p && !run) box.append(el("p", { class: "line" }, el("b", {}, `Bottleneck: ${p.wall}. `), p.evidence + ". All times are predicted.",
+    own.estimate ? ` They are estimates: our kernels were not measured on ${own.gpu}.` : ""));
+  for (const v of errors.slice(1)) box.append(el("p", { class: "bad line" }, `${v.rule}: ${v.message}`));
+  box.append(el("div", { class: "bar copies" },
+    c ? copier("Copy the recipe", "the recipe", c.recipe) : null,
+    c && c.megatron ? copier("Copy Megatron-LM's arguments", "the arguments for Megatron-LM", c.megatron) : null,
+    said.next ? copier("Copy the next command", "the next command", said.next) : null));
+  if (said.next) box.append(el("p", { class: "line next" }, `Next${said.before ? ": " + said.before : ""}: `, code(said.next)));
+  box.append(el("p", { class: "info copied", id: "copied", role: "status", "aria-live": "polite" }));
+  const m = run && run.summary && run.summary.measured, longest = Math.max(p ? p.step_s : 0, m ? m.step_s : 0);
+  if (own) box.append(el("div", { class: "bars" }, memoryBar(), el("div", {},
+    m && m.parts.some(x => x.seconds > 0) ? timeBar("Time of a step, measured", m.parts, m.step_s, longest) : null,
+    timeBar(run ? "Time of a step, predicted" : "Time of a step", own.parts, p.step_s, longest))));
+  if (own && !run) box.append(el("div", {}, worthChanging()));
+  const more = notes.map(v => el("li", {}, `${v.severity}: ${v.message}`)).concat((own && !run ? own.not_priced : []).map(n =>
+    el("li", {}, "not priced: ", code(`${n.key}=${n.value}`), ` (the price assumes: ${n.assumed})`)),
+    c && c.megatron_why_not ? [el("li", {}, `cannot be written for Megatron-LM: ${c.megatron_why_not}`)] : []);
+  if (more.length) box.append(el("details", {}, el("summary", {}, some(more.length, "note")), el("ul", {}, more)));
 }
 
 // ---- schedule: stages x time
@@ -154,8 +346,12 @@ function unpack(stage, ticks, step) {
 }
 function schedule(s, id, title, about) {
   const step = s.step_s, stages = s.stages.map(x => unpack(x, s.ticks, step));
-  const rowH = stages.length > 24 ? 16 : 26, top = 6, axis = 24, left = 64;
-  let from = 0, to = step, picked = null;
+  const rowH = stages.length > 24 ? 16 : 26, top = 6, axis = 38, left = 64;
+  // The start of the step: until the last stage is at work, in units that can be read.
+  const lengths = stages.flatMap(u => u.slice(0, 40)).map(u => u.end - u.start), unit = median(lengths) || step;
+  const filled = Math.max(0, ...stages.map(u => u.length ? u[0].start : 0));
+  const start = Math.min(step, Math.max(Math.min(1.2 * filled, (narrow ? 24 : 80) * unit), (narrow ? 10 : 34) * unit));
+  let from = 0, to = start > 0.8 * step ? step : start, picked = null;
   const info = el("p", { class: "info", "aria-live": "polite" }, "Point at a microbatch, or select one.");
   const kinds = ["forward", "backward", "forward and backward, overlapped"];
   const vpp = own.layout.vpp;
@@ -164,18 +360,25 @@ function schedule(s, id, title, about) {
     (u.kind === 2 ? ` with that of ${u.withMicro}${chunkText(u.withChunk)}` : "") +
     `: ${seconds(u.end - u.start)}, from ${seconds(u.start)} on`;
   const x = (t, w) => left + (t - from) / (to - from) * (w - left);
-  const hues = () => [css("--c0"), css("--c1"), css("--c2"), css("--c7")];
+  const hues = () => [css("--compute"), css("--compute2"), css("--compute3"), css("--compute4")];
   function drawUnits(g, w, units, y, hue) {
     let lo = 0, hi = units.length;
     while (lo < hi) { const m = (lo + hi) >> 1; if (units[m].end < from) lo = m + 1; else hi = m; }
     for (let i = lo; i < units.length && units[i].start < to; i++) {
       const u = units[i], a = Math.max(left, x(u.start, w)), b = Math.min(w, x(u.end, w));
-      g.globalAlpha = vpp > 1 ? 1 - 0.55 * u.chunk / vpp : 1;
+      const wide = Math.max(0.6, b - a - (b - a > 3 ? 1 : 0));
       g.fillStyle = hue[u.kind];
-      g.fillRect(a, y, Math.max(0.6, b - a - (b - a > 3 ? 1 : 0)), rowH - 4);
-      g.globalAlpha = 1;
-      if (b - a > 26) {
-        g.fillStyle = css("--card");
+      g.fillRect(a, y, wide, rowH - 4);
+      if (vpp > 1 && b - a > 3) { // which chunk: a mark at its place along the upper edge
+        g.fillStyle = css("--on");
+        g.fillRect(a + wide * u.chunk / vpp, y, Math.max(1, wide / vpp), 2);
+      }
+      if (u.kind > 0 && b - a > 3) { // backwards are told from forwards without colour, too
+        g.fillStyle = css("--on");
+        g.fillRect(a, y + rowH - 5, wide, 1);
+      }
+      if (b - a > 22) {
+        g.fillStyle = css("--on");
         g.fillText((u.kind === 1 ? "B" : u.kind === 2 ? "FB" : "F") + u.micro, a + 4, y + rowH / 2 + 2, b - a - 6);
       }
     }
@@ -188,6 +391,8 @@ function schedule(s, id, title, about) {
     g.beginPath();
     g.rect(a, y, b - a, rowH - 4);
     g.clip();
+    g.fillStyle = css("--empty");
+    g.fillRect(a, y, b - a, rowH);
     g.strokeStyle = css("--line");
     for (let k = a - rowH; k < b; k += 9) { g.beginPath(); g.moveTo(k, y + rowH); g.lineTo(k + rowH, y); g.stroke(); }
     g.fillStyle = css("--soft");
@@ -197,7 +402,7 @@ function schedule(s, id, title, about) {
   function draw(g, w) {
     const hue = hues(), soft = css("--soft"), h = stages.length * rowH;
     g.font = "11px system-ui, sans-serif";
-    g.fillStyle = css("--empty");
+    g.fillStyle = css("--wait");
     g.fillRect(left, top, w - left, h);
     stages.forEach((units, i) => {
       const y = top + i * rowH + 2, st = s.stages[i];
@@ -226,6 +431,7 @@ function schedule(s, id, title, about) {
       g.fillText(seconds(Math.abs(t) < unit / 1e6 ? 0 : t), at, top + h + 18);
     }
     g.textAlign = "left";
+    g.fillText("time from the start of the step", left, top + h + 33);
   }
   const left_out = s.stages.reduce((n, st) => n + st.left_out, 0);
   const c = canvas(top + stages.length * rowH + axis,
@@ -264,9 +470,9 @@ function schedule(s, id, title, about) {
     keys[e.key]();
   });
   const timeAt = px => from + (px - left) / (c.clientWidth - left) * (to - from);
-  const place = e => { const r = c.getBoundingClientRect(); return [e.clientX - r.left, e.clientY - r.top]; };
+  const spot = e => { const r = c.getBoundingClientRect(); return [e.clientX - r.left, e.clientY - r.top]; };
   function at(e) {
-    const [px, py] = place(e), st = Math.floor((py - top) / rowH), t = timeAt(px);
+    const [px, py] = spot(e), st = Math.floor((py - top) / rowH), t = timeAt(px);
     if (st < 0 || st >= stages.length || px < left) return null;
     const i = near(stages[st], t), u = stages[st][i];
     return u && u.start <= t && t <= u.end ? { st, i } : { st, t };
@@ -274,7 +480,7 @@ function schedule(s, id, title, about) {
   const pointers = new Map();
   let drag = null;
   c.addEventListener("pointerdown", e => {
-    pointers.set(e.pointerId, place(e));
+    pointers.set(e.pointerId, spot(e));
     drag = { moved: false, from, to, start: [...pointers.values()].map(p => [...p]) };
   });
   c.addEventListener("pointermove", e => {
@@ -284,7 +490,7 @@ function schedule(s, id, title, about) {
       else if (hit) info.textContent = `Stage ${hit.st} at ${seconds(hit.t)}: no layer runs (bubble, communication, optimizer)`;
       return;
     }
-    pointers.set(e.pointerId, place(e));
+    pointers.set(e.pointerId, spot(e));
     const now = [...pointers.values()], scale = (drag.to - drag.from) / (c.clientWidth - left);
     if (now.length === 2 && drag.start.length === 2) {
       const was = Math.abs(drag.start[0][0] - drag.start[1][0]) || 1, is = Math.abs(now[0][0] - now[1][0]) || 1;
@@ -306,20 +512,21 @@ function schedule(s, id, title, about) {
   c.addEventListener("wheel", e => {
     if (!e.ctrlKey && document.activeElement !== c) return; // the page scrolls unless the picture was chosen
     e.preventDefault();
-    zoom(e.deltaY > 0 ? 1.25 : 0.8, timeAt(place(e)[0]));
+    zoom(e.deltaY > 0 ? 1.25 : 0.8, timeAt(spot(e)[0]));
   }, { passive: false });
-  const button = (name, label, f) => el("button", { type: "button", "aria-label": label, on: { click: f } }, name);
+  const button = (name, label, f) => el("button", { type: "button", "aria-label": label, on: { click: f }, class: "small" }, name);
   card(id, title, about ? el("p", {}, about) : null,
-    el("p", { class: "soft" }, "Stages over time. Drag to move, pinch or use the wheel (after a click) to zoom; keys: + - 0, arrows, n and p."),
+    el("p", { class: "soft" }, (to < step ? "The start of the step. " : "") +
+      "Drag to move, pinch or use the wheel (after a click) to zoom; keys: + - 0, arrows, n and p."),
     el("div", { class: "bar" }, button("+", "Zoom in", () => zoom(0.5)), button("−", "Zoom out", () => zoom(2)),
       button("◀", "Earlier", () => move(-0.3)), button("▶", "Later", () => move(0.3)),
-      button("Start", "Show the start", () => view(0, Math.min(step, step / 20))),
+      button("Start", "Show the start", () => view(0, start)),
       button("Whole step", "Show the whole step", () => view(0, step))),
     c, info,
-    legend([["var(--c0)", "forward"], ["var(--c1)", "backward"]].concat(
-      stages.some(u => u.some(x => x.kind === 2)) ? [["var(--c2)", "both, overlapped"]] : [],
-      [["var(--c7)", "optimizer"], ["var(--empty)", "waiting"]])),
-    vpp > 1 ? el("p", { class: "soft" }, "Later chunks of a stage are drawn paler.") : null,
+    legend([["var(--compute)", "F: forward"], ["var(--compute2)", "B: backward"]].concat(
+      stages.some(u => u.some(x => x.kind === 2)) ? [["var(--compute3)", "FB: both, overlapped"]] : [],
+      [["var(--compute4)", "optimizer"], ["var(--wait)", "waiting, exposed communication between stages"]])),
+    vpp > 1 ? el("p", { class: "soft" }, `A mark on the upper edge says which of the stage's ${vpp} chunks of layers it is.`) : null,
     left_out ? el("p", { class: "soft" }, `${grouped(left_out)} units in the middle of the step are not drawn: the steady state repeats.`) : null,
     el("details", {}, el("summary", {}, "The stages as a table"), stageTable(stages, s)));
 }
@@ -328,10 +535,13 @@ function niceStep(x) {
   for (const m of [1, 2, 5, 10]) if (m * p >= x) return m * p;
   return 10 * p;
 }
+function holds(x) {
+  const last = x.first_layer + x.layers - 1;
+  return [x.embedding ? "embedding" : null, x.layers ? x.layers > 1 ? `layers ${x.first_layer} to ${last}` : `layer ${last}` : null,
+    x.mtp ? "prediction module" : null, x.loss ? "head and loss" : null].filter(Boolean).join(", ") || "no layer";
+}
 function stageTable(stages, s) {
-  const layers = st => own.stages.filter(x => x.pp === st).map(x =>
-    [x.embedding ? "embedding" : null, x.layers ? `layers ${x.first_layer} to ${x.first_layer + x.layers - 1}` : null,
-      x.mtp ? "prediction module" : null, x.loss ? "head and loss" : null].filter(Boolean).join(", ") || "no layer").join("; ");
+  const layers = st => own.stages.filter(x => x.pp === st).map(holds).join("; ");
   return table(["Stage", { n: "First rank" }, { n: "In layers" }, { n: "Of the step" }, "Holds"], stages.map((units, i) => {
     const busy = units.reduce((n, u) => n + u.end - u.start, 0), all = s.stages[i].left_out === 0;
     return [String(i), { n: String(s.stages[i].rank) }, { n: all ? seconds(busy) : "-" },
@@ -342,26 +552,21 @@ function stageTable(stages, s) {
 // ---- time
 function times() {
   const parts = own.parts.filter(p => p.seconds > 0 || p.hidden > 0), step = own.price.step_s;
-  const sorted = [...parts].sort((a, b) => b.seconds - a.seconds), hue = new Map(sorted.map((p, i) => [p.name, colour(i)]));
-  const name = p => p.title + (p.exposed ? ", exposed" : "");
-  const bar = el("div", { role: "img", style: "display:flex;height:30px;border-radius:6px;overflow:hidden;background:var(--empty)",
-    "aria-label": "Parts of the step: " + sorted.slice(0, 6).map(p => `${name(p)} ${percent(p.seconds / step)}`).join(", ") },
-    sorted.filter(p => p.seconds > 0).map(p => el("span", { title: `${name(p)}: ${seconds(p.seconds)}`,
-      style: `background:${hue.get(p.name)};width:${100 * p.seconds / step}%` })));
-  card("time", "Time of a step",
-    el("p", { class: "soft" }, `Predicted, on pipeline rank ${own.price.slowest}, which computes the most. The rows add up to the step.`), bar,
-    table(["Kind", { n: "Seconds" }, { n: "Of the step" }, { n: "Hidden" }], sorted.map(p => [
-      el("span", {}, el("i", { style: `display:inline-block;width:12px;height:12px;border-radius:3px;margin-right:6px;background:${hue.get(p.name)}` }), name(p)),
+  const sorted = WHAT.flatMap(([w]) => parts.filter(p => p.what === w).sort((a, b) => b.seconds - a.seconds));
+  card("time", "Time of a step, by kind",
+    el("p", { class: "soft" }, `Predicted, on pipeline rank ${own.price.slowest}, which computes the most. The rows add up to the step; what is hidden is not in it.`),
+    table(["Kind", "Counts as", { n: "Time" }, { n: "Of the step" }, { n: "Hidden" }], sorted.map(p => [
+      p.title + (p.what === "communication" ? ", exposed" : ""), el("span", { class: "tag " + p.what }, p.what),
       { n: seconds(p.seconds) }, { n: percent(p.seconds / step) }, { n: p.hidden > 0 ? seconds(p.hidden) : "" }])
-      .concat([["Step", { n: seconds(step) }, { n: "100.0 %" }, { n: "" }]]), { caption: "Time by kind", stack: true }));
+      .concat([["Step", "", { n: seconds(step) }, { n: "100 %" }, { n: "" }]]), { caption: "Time by kind", stack: true }));
 }
 
 // ---- memory over the step
 // What lies there for the whole step, what comes and goes in equal parts of it, and lines across.
 function memoryPicture(id, title, text, v) {
-  const H = 300, L = 62, B = 26, T = 8, n = v.saved.length, drawn = v.lines.filter(l => !l.above);
-  const layers = v.fixed.map(r => ({ title: r.title, at: () => r.bytes }))
-    .concat([{ title: v.titles.saved, at: i => v.saved[i] }, { title: v.titles.temporaries, at: i => v.temporaries[i] }]);
+  const H = 310, L = 62, B = 40, T = 8, n = v.saved.length, drawn = v.lines.filter(l => !l.above);
+  const layers = memoryGroups(v.fixed).map(r => ({ title: r.title, fill: r.fill, at: () => r.bytes }))
+    .concat([{ title: v.titles.saved, fill: tint("memory", 3), at: i => v.saved[i] }, { title: v.titles.temporaries, fill: tint("memory", 4), at: i => v.temporaries[i] }]);
   let most = 0;
   for (let i = 0; i < n; i++) most = Math.max(most, layers.reduce((sum, l) => sum + l.at(i), 0));
   const top = 1.06 * Math.max(most, ...drawn.map(l => l.bytes));
@@ -377,7 +582,7 @@ function memoryPicture(id, title, text, v) {
         down = `L${x(i + 1).toFixed(1)} ${y(low).toFixed(1)}L${x(i).toFixed(1)} ${y(low).toFixed(1)}` + down;
         base[i] = high;
       }
-      areas.push(el("path", { d: up + down + "Z", fill: colour(k) }, el("title", {}, l.title)));
+      areas.push(el("path", { d: up + down + "Z", fill: l.fill, stroke: "var(--line)", "stroke-width": 0.5 }, el("title", {}, l.title)));
     });
     const lineAt = l => el("line", { x1: L, x2: W, y1: y(l.bytes), y2: y(l.bytes), stroke: l.colour, "stroke-width": 2, "stroke-dasharray": "7 5" });
     for (let b = 0; b <= top; b += unit)
@@ -385,13 +590,14 @@ function memoryPicture(id, title, text, v) {
         el("text", { x: L - 6, y: y(b) + 4, "text-anchor": "end" }, +(b / size).toPrecision(4) + (size === GIB ? " GiB" : size === 1024 ? " KiB" : " MiB")));
     const cuts = W < 480 ? 2 : 4;
     for (let i = 0; i <= cuts; i++)
-      grid.push(el("text", { x: x(n * i / cuts), y: H - 6, "text-anchor": i === cuts ? "end" : i ? "middle" : "start" }, seconds(v.step * i / cuts)));
+      grid.push(el("text", { x: x(n * i / cuts), y: H - 22, "text-anchor": i === cuts ? "end" : i ? "middle" : "start" }, seconds(v.step * i / cuts)));
+    grid.push(el("text", { x: W, y: H - 4, "text-anchor": "end" }, "time of the step"));
     return [grid, areas, drawn.map(lineAt)];
   }
   const said = v.lines.map(l => `${l.title} ${bytesText(l.bytes)}`);
   card(id, title, el("p", { class: "soft" }, text),
     chart(H, { role: "img", "aria-label": `Memory of rank ${v.rank} over the step: at most ${bytesText(most)} alive, ${said.join(", ")}` }, build),
-    legend(layers.map((l, k) => [colour(k), l.title]).concat(v.lines.map((l, i) => [l.colour, said[i] + (l.above ? ", above the picture" : ""), 1]))),
+    legend(layers.map(l => [l.fill, l.title]).concat(v.lines.map((l, i) => [l.colour, said[i] + (l.above ? ", above the picture" : ""), 1]))),
     v.after);
 }
 const alwaysThere = ["weights", "gradients", "optimizer", "boundary", "step"];
@@ -414,7 +620,7 @@ function memoryMeasured() {
   const s = run.summary && run.summary.memory, o = s && s.over_step, p = s && s.process;
   if (!o || !s.regions) return;
   const titled = Object.fromEntries((own ? own.memory.regions : []).map(r => [r.name, r.title])), title = n => titled[n] || n;
-  const fixed = alwaysThere.filter(n => s.regions[n] > 0).map(n => ({ title: title(n), bytes: s.regions[n] }));
+  const fixed = alwaysThere.filter(n => s.regions[n] > 0).map(n => ({ name: n, title: title(n), bytes: s.regions[n] }));
   const lines = [{ colour: "var(--mark)", title: grownText(s) ? "allocated after routed buffers grew" : "planned", bytes: allocated(s) }];
   if (grownText(s)) lines.push({ colour: "var(--soft)", title: "planned", bytes: s.planned_bytes });
   const counted = [];
@@ -441,21 +647,27 @@ function memoryMeasured() {
 function ladder() {
   const list = own && own.ladder || plan && plan.ladder || [], usable = own ? own.memory.usable_bytes : plan.usable_bytes;
   if (!list.length) return;
-  const most = Math.max(...list.map(r => r.peak_bytes)), fits = r => r.fits !== undefined ? r.fits : r.peak_bytes <= usable;
-  card("ladder", "Memory ladder",
-    el("p", { class: "soft" }, own && own.ladder ? "This layout with more and more recompute, each with its predicted step." :
-      "The first layout with more and more recompute (estimated from per-layer costs)."),
-    table(["Recompute", { n: "Step" }, { n: "Peak" }, "", ""], list.map(r => Object.assign([
-      el("code", {}, recomputeText(r.recompute)), { n: seconds(r.step_s) }, { n: gib(r.peak_bytes) },
-      el("span", { class: "meter", style: `width:${90 * r.peak_bytes / most}%;min-width:${Math.round(90 * r.peak_bytes / most)}px;background:${fits(r) ? "var(--c0)" : "var(--c4)"}` }),
-      fits(r) ? r.own ? "this recipe" : "" : el("span", { class: "bad" }, "does not fit" + (r.own ? ", this recipe" : ""))], { cls: r.own ? "own" : null })),
+  const most = Math.max(usable, ...list.map(r => r.peak_bytes)), fits = r => r.fits !== undefined ? r.fits : r.peak_bytes <= usable;
+  const meter = r => el("span", { class: "track", "aria-hidden": "true" },
+    el("span", { class: "meter" + (fits(r) ? "" : " over"), style: `width:${100 * r.peak_bytes / most}%` }), el("span", { class: "usable", style: `left:${100 * usable / most}%` }));
+  card("ladder", "Memory ladder: more recompute, less memory",
+    el("p", { class: "soft" }, (own && own.ladder ? "This layout with more and more recompute, each priced as a whole program." :
+      "The first layout with more and more recompute, estimated from per-layer costs.") + ` The line is what can be used, ${bytesText(usable)}.`),
+    table(["Recompute", { n: "Step" }, { n: "Peak" }, "Memory", "Fits?"], list.map(r => Object.assign([
+      code(recomputeText(r.recompute)), { n: seconds(r.step_s) }, { n: bytesText(r.peak_bytes) }, meter(r),
+      el("span", { class: fits(r) ? null : "bad" }, (fits(r) ? "fits" : "does not fit") + (r.own ? ", this recipe" : ""))], { cls: r.own ? "own" : null })),
       { caption: "Memory ladder", stack: true }));
 }
 function changes() {
   if (!own || !own.changes || !own.changes.length) return;
-  card("changes", "What single changes would gain", table(["Change", { n: "Gain" }, { n: "Step" }, { n: "Peak" }, ""],
-    own.changes.map(c => [el("code", {}, c.change), { n: (c.gain >= 0 ? "+" : "") + percent(c.gain) }, { n: seconds(c.step_s) },
-      { n: gib(c.peak_bytes) }, c.fits ? "" : el("span", { class: "bad" }, "does not fit")]), { caption: "Single changes", stack: true }));
+  const sure = own.price.change_band;
+  const verdict = c => !c.fits ? [c.gain > 0 ? 2 : 3, "does not fit"] : c.gain < 5e-4 ? [4, c.gain > -5e-4 ? "changes nothing" : "slower"]
+    : sure && c.gain < sure ? [1, "within the uncertainty"] : [0, "faster"];
+  card("changes", "What single changes would do",
+    el("p", { class: "soft" }, "Each of these alone, on top of this recipe." + (sure ? ` A difference of less than ${percent(sure)} is within the uncertainty.` : "")),
+    table(["Change", { n: "Tokens/s" }, { n: "Step" }, { n: "Peak" }, "Verdict"], [...own.changes].sort((a, b) => verdict(a)[0] - verdict(b)[0]).map(c =>
+      [code(c.change), { n: change(c.gain) }, { n: seconds(c.step_s) },
+        { n: bytesText(c.peak_bytes) }, el("span", { class: c.fits ? null : "bad" }, verdict(c)[1])]), { caption: "Single changes", stack: true }));
 }
 
 // ---- speed against headroom
@@ -469,19 +681,19 @@ function front() {
     if (source.front_why_not) card("front", "Speed against headroom", el("p", {}, "Not searched: " + source.front_why_not));
     return;
   }
-  const H = 340, L = 64, B = 44, T = 14, R = 16, free = f => (usable - f.peak_bytes) / GIB;
-  const xs = all.map(free), ys = all.map(f => f.step_s);
-  const reach = Math.max(...xs) - Math.min(...xs), pad = reach * 0.06 || 1e-3;
-  let [x0, x1] = [Math.min(...xs) - pad, Math.max(...xs) + pad], [y0, y1] = [Math.min(...ys) * 0.98, Math.max(...ys) * 1.02];
+  const H = 360, L = 70, B = 44, T = 26, R = 22, free = f => (usable - f.peak_bytes) / GIB;
+  const unit = Math.max(...all.map(f => f.step_s)) < 1 ? ["milliseconds", 1e3] : ["seconds", 1];
+  const xs = all.map(free), ys = all.map(f => f.step_s), ties = best.filter(f => f.tie).map(f => f.step_s);
+  const pad = (Math.max(...xs) - Math.min(...xs)) * 0.06 || 0.1 * Math.max(1e-3, Math.abs(xs[0]));
+  let [x0, x1] = [Math.min(...xs) - pad, Math.max(...xs) + pad], [y0, y1] = [Math.min(...ys) * 0.985, Math.max(...ys) * 1.015];
   if (x0 < 0 && Math.min(...xs) >= 0) x0 = 0;
-  const info = el("p", { class: "info", "aria-live": "polite" }, "Select a point.");
+  const info = el("p", { class: "info", "aria-live": "polite" }, "Select a point, or step through them with the tab key.");
   const describe = f => (f.row ? `Row ${f.row}: ` : "") + (f.what === "own" ? "This recipe" : sizesText(f) + "; " + restText(f)) +
-    `: ${seconds(f.step_s)} a step, ${gib(usable - f.peak_bytes)} free`;
-  const fill = { front: "var(--c7)", best: "var(--c0)", own: "var(--select)" };
+    `: ${withBand(f.step_s, f.band, " a step")}, ${bytesText(usable - f.peak_bytes)} free`;
   function show(f) {
     info.textContent = describe(f);
     document.querySelectorAll("tr.pick").forEach(r => r.classList.remove("pick"));
-    const row = f.row && document.getElementById("row" + f.row);
+    const row = f.row && plan && place("row" + f.row);
     if (row) row.classList.add("pick");
   }
   function build(W) {
@@ -492,64 +704,86 @@ function front() {
         el("text", { x: x(v), y: H - B + 18, "text-anchor": "middle" }, +v.toPrecision(7)));
     for (let v = Math.ceil(y0 / uy) * uy; v <= y1; v += uy)
       grid.push(el("line", { x1: L, x2: W - R, y1: y(v), y2: y(v), stroke: "var(--grid)" }),
-        el("text", { x: L - 6, y: y(v) + 4, "text-anchor": "end" }, seconds(+v.toPrecision(6))));
-    const dots = all.map(f => el("circle", { class: "dot", cx: x(free(f)), cy: y(f.step_s), r: f.what === "front" ? 6 : 8, fill: fill[f.what],
-      stroke: "var(--card)", "stroke-width": 2, tabindex: 0, role: "button", "aria-label": describe(f),
-      on: { click: () => show(f), focus: () => show(f), pointerenter: () => show(f) } }, el("title", {}, describe(f))));
+        el("text", { x: L - 8, y: y(v) + 4, "text-anchor": "end" }, +(v * unit[1]).toPrecision(6)));
+    const band = [];
+    if (ties.length > 1) {
+      const [low, high] = [y(Math.max(...ties)) - 9, y(Math.min(...ties)) + 9];
+      band.push(el("rect", { x: L, width: W - L - R, y: low, height: high - low, fill: "var(--tie)" }),
+        el("text", { x: W - R - 6, y: low + 14, "text-anchor": "end" }, "ties"));
+    }
+    const numbers = [];
+    const numberAt = f => { // a number that would stand on another goes above or below it
+      const px = x(free(f)), at = y(f.step_s) + 4, taken = v => numbers.some(([a, b]) => Math.abs(a - px) < 18 && Math.abs(b - v) < 15);
+      const py = Array.from({ length: 41 }, (_, i) => at + (i % 2 ? -15 : 15) * Math.ceil(i / 2)).find(v => v > T + 8 && v < H - B && !taken(v)) || at;
+      numbers.push([px, py]);
+      return { x: px, y: py };
+    };
+    const dots = [...list, ...best, ...mine].map(f => el("g", { class: "dot", tabindex: 0, role: "button", "aria-label": describe(f),
+      on: { click: () => show(f), focus: () => show(f), pointerenter: () => show(f) } },
+      el("circle", { cx: x(free(f)), cy: y(f.step_s), r: f.what === "front" ? 5 : f.row === 1 ? 12 : 9,
+        fill: f.what === "front" ? "var(--soft)" : f.what === "own" ? "var(--own)" : "var(--dot)", stroke: f.row === 1 ? "var(--ink)" : "var(--card)", "stroke-width": 2 }),
+      f.row ? el("text", { class: "number", ...numberAt(f), "text-anchor": "middle" }, f.row) : null,
+      el("title", {}, describe(f))));
+    const tell = (f, t) => { // beside its dot, where no number stands
+      const end = x(free(f)) > W / 2, at = x(free(f)) + (end ? -16 : 16), wide = 8 * t.length, [from, to] = end ? [at - wide, at] : [at, at + wide];
+      const taken = py => numbers.some(([a, b]) => a > from - 8 && a < to + 8 && Math.abs(b - py) < 16);
+      const py = [-18, 28, -34, 44, -50, 60].map(d => y(f.step_s) + d).find(v => v > T && v < H - B - 4 && !taken(v)) || T;
+      for (let a = from; a <= to; a += 16) numbers.push([a, py]);
+      return el("text", { class: "told", x: at, y: py, "text-anchor": end ? "end" : "start" }, t);
+    };
     const line = [...list].sort((a, b) => free(a) - free(b)).map(f => `${x(free(f))},${y(f.step_s)}`).join(" ");
-    return [grid, el("polyline", { points: line, fill: "none", stroke: "var(--c7)", "stroke-width": 2, "stroke-dasharray": "4 4" }),
+    return [band, grid, line ? el("polyline", { points: line, fill: "none", stroke: "var(--soft)", "stroke-width": 2, "stroke-dasharray": "4 4" }) : null,
       x0 < 0 ? el("line", { x1: x(0), x2: x(0), y1: T, y2: H - B, stroke: "var(--bad)", "stroke-width": 2 }) : null, dots,
-      el("text", { x: (L + W - R) / 2, y: H - 6, "text-anchor": "middle" }, "GiB free on the fullest rank")];
+      mine.length ? tell(mine[0], `this recipe: ${seconds(mine[0].step_s)}`) : null,
+      best.length ? tell(best[0], withBand(best[0].step_s, best[0].band)) : null,
+      el("text", { x: L - 8, y: 12, "text-anchor": "start", transform: `translate(${8 - L} 0)` }, `${unit[0]} a step (lower is faster)`),
+      el("text", { x: (L + W - R) / 2, y: H - 6, "text-anchor": "middle" }, "GiB free on the fullest rank (right is roomier)")];
   }
+  const others = plan ? "row of the table" : "one of the best of a search";
   card("front", "Speed against headroom",
     el("p", { class: "soft" }, (plan ? "" : "Layouts of the same job, found by a search. ") +
-      "Lower points are faster, points further right leave more memory free. The search estimates its points from per-layer costs."),
-    chart(H, { role: "group", "aria-label": "Step time over free memory" }, build),
-    info, legend([["var(--c7)", "front"], ["var(--c0)", plan ? "the rows of the table" : "the best of a search"]].concat(plan ? [] : [["var(--select)", "this recipe"]])),
+      "The dashed line joins layouts that no other beats in both; the search estimates them from per-layer costs."),
+    chart(H, { role: "group", "aria-label": "Step time over free memory" }, build), info,
+    legend([["var(--dot)", others + ", by number"], ["var(--soft)", "fastest with so much free"]].concat(plan ? [] : [["var(--own)", "this recipe"]])),
     el("details", {}, el("summary", {}, "The points as a table"),
-      table(["Layout", { n: "Step" }, { n: "Free" }], all.map(f => [f.what === "own" ? "this recipe" : sizesText(f) + "; " + restText(f),
-        { n: seconds(f.step_s) }, { n: gib(usable - f.peak_bytes) }]), { caption: "Step time and free memory", stack: true })));
+      table(["Layout", { n: "Step" }, { n: "Free" }], all.map(f => [f.what === "own" ? "this recipe" : (f.row ? `${f.row}: ` : "") + sizesText(f) + "; " + restText(f),
+        { n: seconds(f.step_s) }, { n: bytesText(usable - f.peak_bytes) }]), { caption: "Step time and free memory", stack: true })));
 }
 
 // ---- a plan's rows and reasons
 function rows() {
-  if (!plan) return;
-  if (!plan.best.length) {
-    const why = plan.why_not || "nothing fits on these GPUs";
-    card("rows", "No layout", el("p", { class: "bad" }, why),
-      plan.miss ? el("p", {}, `The nearest: ${sizesText(plan.miss)}; ${restText(plan.miss)}: needs ${gib(plan.miss.peak_bytes)} of ${gib(plan.usable_bytes)}.`) : null,
-      plan.fewest ? el("p", {}, `The smallest cluster that holds the job: ${grouped(plan.fewest.gpus)} GPUs.`) : null,
-      (plan.violations || []).map(v => el("p", {}, `${v.rule}: ${v.message}`)));
-    return;
-  }
-  const first = plan.best[0], band = r => r.band ? ` ± ${percent(r.band.high_s / r.step_s - 1)}` : "";
-  card("rows", `The best ${plan.best.length}`, plan.complete === false ? el("p", { class: "bad" }, "The search was cut short: this is the best so far.") : null,
-    table([{ n: "Row" }, { n: "Step" }, { n: "Slower by" }, { n: "tokens/s a GPU" }, { n: "TFLOP/s a GPU" }, { n: "Peak" }, "Layout", "Wall"],
-      plan.best.map((r, i) => Object.assign([{ n: String(i + 1) }, { n: seconds(r.step_s) + band(r) }, { n: i ? percent(r.step_s / first.step_s - 1) : "" },
-        { n: r.tokens_per_s_per_gpu ? r.tokens_per_s_per_gpu.toFixed(1) : "" }, { n: r.tflops_per_gpu ? r.tflops_per_gpu.toFixed(1) : "" },
-        { n: gib(r.peak_bytes) }, el("span", {}, sizesText(r), el("br"), el("span", { class: "soft" }, restText(r))), r.wall || ""],
-        { id: "row" + (i + 1) })), { caption: "Best layouts", stack: true }));
+  if (!plan || !plan.best.length) return;
+  const first = plan.best[0], ties = plan.best.filter(r => r.tie).length, shown = narrow ? 3 : plan.best.length;
+  const list = plan.best.map((r, i) => Object.assign([{ n: String(i + 1) },
+    el("span", {}, sizesText(r), el("br"), el("span", { class: "soft" }, restText(r)), r.before ? el("span", { class: "soft" }, el("br"), `Before a faster one: ${r.before}.`) : null),
+    { n: withBand(r.step_s, r.band) }, { n: i ? change(r.step_s / first.step_s - 1) : "" }, { n: bytesText(plan.usable_bytes - r.peak_bytes) },
+    i === 0 ? "first" : r.tie ? "tie" : "slower", r.wall || ""], { id: "row" + (i + 1), cls: i ? null : "own" }));
+  const part = l => table([{ n: "Row" }, "Layout", { n: "Step" }, { n: "Against row 1" }, { n: "Free" }, "Verdict", "Bottleneck"], l, { caption: "Best layouts", stack: true });
+  card("rows", ties > 1 ? `The best ${plan.best.length}: ${ties} are ties` : `The best ${plan.best.length}`,
+    el("p", { class: "soft" }, ties > 1 ? "The price cannot tell ties apart. They are ordered by what published runs support, by likeness to them, and by room." :
+      "The first is faster than the others by more than the uncertainty of a difference."),
+    part(list.slice(0, shown)), shown < list.length ? el("details", {}, el("summary", {}, some(list.length - shown, "more row")), part(list.slice(shown))) : null);
 }
 function reasons() {
   if (!plan || !plan.why || !plan.why.length) return;
   const first = plan.best[0], topics = [...new Set(plan.why.map(w => w.choice))];
-  card("why", "Why", el("p", { class: "soft" }, "The first row with one choice changed, all else equal."),
-    table(["Choice", "Instead", { n: "Step" }, { n: "Change" }, { n: "Peak" }, ""], topics.flatMap(t => plan.why.filter(w => w.choice === t).map(w =>
+  card("why", "Why this one", el("p", { class: "soft" }, "Row 1 with one choice made otherwise, all else equal."),
+    table(["Choice", "Instead", { n: "Step" }, { n: "Against row 1" }, { n: "Peak" }, "Verdict"], topics.flatMap(t => plan.why.filter(w => w.choice === t).map(w =>
       [w.choice, w.instead, { n: w.step_s === null ? "" : seconds(w.step_s) },
-        { n: w.step_s === null ? "" : (w.step_s >= first.step_s ? "+" : "") + percent(w.step_s / first.step_s - 1) },
-        { n: w.peak_bytes === null ? "" : gib(w.peak_bytes) },
-        w.rule ? el("span", {}, "breaks ", el("code", {}, w.rule)) : w.fits === false ? el("span", { class: "bad" }, "does not fit") : ""])),
+        { n: w.step_s === null ? "" : change(w.step_s / first.step_s - 1) },
+        { n: w.peak_bytes === null ? "" : bytesText(w.peak_bytes) },
+        w.rule ? el("span", {}, "breaks ", code(w.rule)) : w.fits === false ? el("span", { class: "bad" }, "does not fit")
+          : w.why_not || (w.step_s > first.step_s ? "slower" : "faster")])),
       { caption: "Alternatives to each choice", stack: true }));
 }
 
 // ---- ranks
 function ranks() {
-  const l = own.layout, world = l.world, big = world > 4096;
-  const axis = (grid, name) => l[grid].find(a => a.name === name) || { name, size: 1, stride: 1 };
+  const l = own.layout, world = l.world, big = world > 4096, axis = axisOf;
   const coordinate = (a, r) => Math.floor(r / a.stride) % a.size;
   const group = (a, r) => { const base = r - coordinate(a, r) * a.stride; return Array.from({ length: a.size }, (_, i) => base + i * a.stride); };
   const kinds = { dense: ["TP", "CP", "DP", "PP"], expert: ["ETP", "EP", "EDP", "PP"] };
-  const hue = { TP: "--c3", ETP: "--c3", CP: "--c1", EP: "--c2", DP: "--c0", EDP: "--c0", PP: "--c4" };
+  const hue = { TP: "--tp", ETP: "--tp", CP: "--cp", EP: "--ep", DP: "--dp", EDP: "--dp", PP: "--pp" };
   let chosen = 0;
   const info = el("div", { "aria-live": "polite" });
   const short = list => list.length > 12 ? `${list.slice(0, 8).join(" ")} … ${list[list.length - 1]} (${list.length})` : list.join(" ");
@@ -582,7 +816,7 @@ function ranks() {
         if (k < 0) continue;
         g.fillStyle = r === chosen ? css("--select") : colours.get(r) || css("--empty");
         g.fillRect(x, y, c - 1, c - 1);
-        if (c >= 20 && world <= 1000) { g.fillStyle = colours.has(r) || r === chosen ? css("--card") : css("--soft"); g.fillText(r, x + 2, y + c / 2 + 4, c - 4); }
+        if (c >= 20 && world <= 1000) { g.fillStyle = r === chosen ? css("--card") : colours.has(r) ? css("--on") : css("--soft"); g.fillText(r, x + 2, y + c / 2 + 4, c - 4); }
       }
       stagesShown().forEach((st, k) => {
         const { cell, across } = shape(w);
@@ -625,10 +859,9 @@ function ranks() {
     input.value = chosen;
     const line = grid => kinds[grid].map(n => `${n} ${coordinate(axis(grid, n), chosen)} of ${axis(grid, n).size}`).join(", ");
     const held = own.stages.filter(s => s.pp === coordinate(axis("dense", "PP"), chosen)).map(s =>
-      [s.embedding ? "embedding" : null, s.layers ? `layers ${s.first_layer}–${s.first_layer + s.layers - 1}` : null,
-        s.mtp ? "prediction module" : null, s.loss ? "head and loss" : null].filter(Boolean).join(", ") || "no layer");
-    info.replaceChildren(el("p", {}, el("b", {}, `Rank ${chosen}`), `: node ${Math.floor(chosen / l.gpus_per_node)}, NVLink domain ` +
-      `${Math.floor(chosen / l.nvlink_domain)}. Dense grid: ${line("dense")}. Expert grid: ${line("expert")}. Holds ${held.join("; ")}.`),
+      holds(s));
+    info.replaceChildren(el("p", {}, el("b", {}, `Rank ${chosen}`), `: node ${Math.floor(chosen / l.gpus_per_node)}` + (cpu ? "" : `, NVLink domain ${Math.floor(chosen / l.nvlink_domain)}`) +
+      `. Dense grid: ${line("dense")}. Expert grid: ${line("expert")}. Holds ${held.join("; ")}.`),
       table(["Group", "Ranks"], ["dense", "expert"].flatMap(g => kinds[g].filter(n => axis(g, n).size > 1 && !(g === "expert" && n === "PP")).map(n =>
         [n, short(group(axis(g, n), chosen))])), { caption: "Groups of the rank" }));
     pictures.dense.paint();
@@ -645,18 +878,22 @@ function ranks() {
 
 // ---- knobs
 function knobs() {
-  const from = { user: "set by you", model: "the model", derived: "derived", default: "default", open: "not set" };
+  const from = { user: run ? "set by the run" : "set by you", chosen: "chosen by plan", preset: "preset", derived: "derived", default: "default", open: "not set" };
+  // Of a plan nobody set what the plan chose: only the job was given, and what it kept.
+  const job = /^(moefold\.model|cluster\.|model\.seq_length|train\.global_batch_size)/;
+  const origin = k => k[2] === "model" ? "preset" : k[2] === "user" && plan && !job.test(k[0]) && !(k[0] in (plan.kept || {})) ? "chosen" : k[2];
+  const list = own.knobs.map(k => [k[0], k[1], origin(k), k[3], k[4]]);
   const body = el("div", {}), count = el("p", { class: "soft", "aria-live": "polite" });
   const search = el("input", { type: "search", id: "knob", placeholder: "recompute" }), which = el("select", { id: "from" },
-    el("option", { value: "" }, "not at their default"), el("option", { value: "all" }, "all"),
-    Object.entries(from).map(([k, v]) => el("option", { value: k }, v)));
+    el("option", { value: "" }, plan ? "chosen by plan, and set by you" : from.user), el("option", { value: "changed" }, "not at their default"), el("option", { value: "all" }, "all"),
+    Object.entries(from).filter(([k]) => list.some(x => x[2] === k)).map(([k, v]) => el("option", { value: k }, v)));
+  const wanted = { "": k => k[2] === "user" || k[2] === "chosen", changed: k => k[2] !== "default" && k[2] !== "open", all: () => true };
   const show = () => {
-    const word = search.value.toLowerCase();
-    const list = own.knobs.filter(k => (which.value === "all" || word && which.value === "" || (which.value ? k[2] === which.value : k[2] !== "default" && k[2] !== "open")) &&
-      (!word || (k[0] + " " + k[1] + " " + k[3] + " " + k[4]).toLowerCase().includes(word)));
-    count.textContent = `${list.length} of ${own.knobs.length} knobs`;
-    body.replaceChildren(table(["Knob", "Value", "From", "Why"], list.map(k => [el("code", { title: k[4] }, k[0]), el("code", {}, k[1]),
-      from[k[2]], el("span", {}, k[3] === "default" ? "" : k[3], k[3] && k[3] !== "default" && k[4] ? el("br") : null, el("span", { class: "soft" }, k[4]))]),
+    const word = search.value.toLowerCase(), of = word && which.value === "" ? wanted.all : wanted[which.value] || (k => k[2] === which.value);
+    const found = list.filter(k => of(k) && (!word || (k[0] + " " + k[1] + " " + k[3] + " " + k[4]).toLowerCase().includes(word)));
+    count.textContent = `${found.length} of ${list.length} knobs`;
+    body.replaceChildren(table(["Knob", "Value", "From", "Why"], found.map(k => [el("code", { title: k[4] }, k[0]), code(k[1] === "" ? '""' : k[1]),
+      from[k[2]], el("span", {}, k[3] === "default" || k[2] === "chosen" ? "" : k[3], k[3] && k[3] !== "default" && k[2] !== "chosen" && k[4] ? el("br") : null, el("span", { class: "soft" }, k[4]))]),
       { caption: "Knobs", stack: true }));
   };
   search.addEventListener("input", show);
@@ -667,28 +904,9 @@ function knobs() {
 }
 
 // ---- a run
-function median(list) {
-  const a = [...list].sort((x, y) => x - y), n = a.length;
-  return n ? (a[(n - 1) >> 1] + a[n >> 1]) / 2 : 0;
-}
 // Routed buffers that were too small grow: the plan of the recipe, and what was allocated in the end.
 const allocated = m => m.allocated_bytes || m.planned_bytes;
 const grownText = m => allocated(m) > m.planned_bytes ? `; ${bytesText(allocated(m))} after routed buffers grew` : "";
-function runTiles(h) {
-  const s = run.summary, last = run.lines[run.lines.length - 1], step = median(run.steps), p = own && own.price;
-  const good = s && s.outcome === "finished";
-  h.append(el("div", { class: "tiles" },
-    tile(el("em", { class: good ? "good" : "bad" }, s ? s.outcome : "not finished"), `after ${grouped(last[0])} steps`),
-    tile(step ? seconds(step) : "-", "a step, measured (median)"),
-    p ? tile(seconds(p.step_s), "a step, predicted for " + own.gpu) : null,
-    s ? tile(grouped(s.tokens_per_second), "tokens/s, all ranks") : null,
-    tile(last[1] === null ? "-" : last[1].toPrecision(5), "lm loss of the last step"),
-    s && s.memory ? tile(bytesText(s.memory.planned_bytes), `planned on rank ${s.memory.rank}, the fullest` + grownText(s.memory)) : null));
-  if (s && s.error) h.append(el("p", { class: "bad" }, s.error));
-  if (s) h.append(el("p", { class: "soft" }, `${grouped(s.ranks)} rank${s.ranks > 1 ? "s" : ""} on ${s.machine || "an unnamed machine"}.` +
-    (s.delay_s > 0.01 * step ? ` Other programs had the cores for ${seconds(s.delay_s)} of a step.` : "")));
-}
-
 // Lines over the iterations: one picture a number, the validation's points in that of the loss.
 function overSteps(label, list, points, show) {
   const H = 190, L = 62, R = 10, T = 10, B = 24, ys = list.map(p => p[1]).concat(points.map(p => p[1]));
@@ -706,8 +924,8 @@ function overSteps(label, list, points, show) {
     for (const v of [x0, ...inner.filter(i => i > x0 + ux / 2 && i < x1 - ux / 2), x1])
       grid.push(el("text", { x: x(v), y: H - 6, "text-anchor": v === x0 ? "start" : v === x1 ? "end" : "middle" }, grouped(v)));
     return [grid, el("polyline", { points: list.map(p => `${x(p[0]).toFixed(1)},${y(p[1]).toFixed(1)}`).join(" "), fill: "none",
-      stroke: "var(--c0)", "stroke-width": 2 }),
-      list.length < 60 ? list.map(p => el("circle", { cx: x(p[0]), cy: y(p[1]), r: 2.5, fill: "var(--c0)" }, el("title", {}, `step ${p[0]}: ${show(p[1])}`))) : null,
+      stroke: "var(--data)", "stroke-width": 2 }),
+      list.length < 60 ? list.map(p => el("circle", { cx: x(p[0]), cy: y(p[1]), r: 2.5, fill: "var(--data)" }, el("title", {}, `step ${p[0]}: ${show(p[1])}`))) : null,
       points.map(p => el("circle", { cx: x(p[0]), cy: y(p[1]), r: 4, fill: "var(--mark)" }, el("title", {}, `validation after step ${p[0]}: ${show(p[1])}`)))];
   });
 }
@@ -719,7 +937,7 @@ function losses() {
   });
   const shown = run.lines.length < run.all_lines ? `${grouped(run.lines.length)} of ${grouped(run.all_lines)} lines are drawn. ` : "";
   card("loss", "Loss and gradient norm", el("p", { class: "soft" }, shown + "Over the steps of the run."), pictures,
-    run.validation.length ? legend([["var(--c0)", "training"], ["var(--mark)", "validation"]]) : null,
+    run.validation.length ? legend([["var(--data)", "training"], ["var(--mark)", "validation"]]) : null,
     el("details", {}, el("summary", {}, "The last lines as a table"),
       table([{ n: "Step" }, { n: "lm loss" }, { n: "Gradient norm" }, { n: "Learning rate" }, { n: "Time" }], run.lines.slice(-30).map(l =>
         [{ n: grouped(l[0]) }].concat([1, 2, 3].map(k => ({ n: l[k] === null ? "-" : l[k].toPrecision(5) })), [{ n: seconds(l[4]) }])),
@@ -735,14 +953,14 @@ function beside() {
     hidden: (of(m, n) || { hidden: 0 }).hidden })).sort((a, b) => Math.max(b.p, b.m) - Math.max(a.p, a.m));
   const most = Math.max(...rows.map(r => Math.max(r.p, r.m))), wide = v => `${Math.max(0.3, 100 * v / most)}%`;
   const pair = r => el("span", { "aria-hidden": "true", style: "display:block;min-width:120px" },
-    el("span", { class: "meter", style: `width:${wide(r.m)};background:var(--c0)` }),
-    p ? el("span", { class: "meter", style: `width:${wide(r.p)};background:var(--mark);margin-top:2px` }) : null);
+    el("span", { class: "meter measured", style: `width:${wide(r.m)}` }),
+    p ? el("span", { class: "meter predicted", style: `width:${wide(r.p)}` }) : null);
   const cells = r => [r.title, pair(r), { n: seconds(r.m) }].concat(p ? [{ n: seconds(r.p) }, { n: (r.m >= r.p ? "+" : "−") + seconds(Math.abs(r.m - r.p)) }] : [],
     [{ n: r.hidden > 0 ? seconds(r.hidden) : "" }]);
   card("beside", p ? "Predicted and measured" : "Time of a step, measured",
     el("p", { class: "soft" }, `${m.rank < 0 ? "Mean of all ranks" : "Rank " + m.rank}, ${m.steps} traced step${m.steps > 1 ? "s" : ""} from step ${m.first_step} on` +
       (p ? `; predicted from ${p.hardware}. ` : ". ") + "Communication counts while compute waits for it; the rest is hidden."),
-    legend([["var(--c0)", "measured"]].concat(p ? [["var(--mark)", "predicted"]] : [])),
+    legend([["var(--data)", "measured (full)"]].concat(p ? [["var(--mark)", "predicted (outlined)"]] : [])),
     table(["Kind", "", { n: "Measured" }].concat(p ? [{ n: "Predicted" }, { n: "Difference" }] : [], [{ n: "Hidden" }]),
       rows.filter(r => r.p > 0 || r.m > 0).map(cells).concat([Object.assign(["Step", "", { n: seconds(m.step_s) }].concat(
         p ? [{ n: seconds(p.step_s) }, { n: (m.step_s >= p.step_s ? "+" : "−") + percent(Math.abs(m.step_s / p.step_s - 1)) }] : [], [""]), { cls: "own" })]),
@@ -756,10 +974,10 @@ function beside() {
 function loads() {
   const r = run.loads;
   if (!r || !r.layers.length) return;
-  const left = 64, top = 4, axis = 22, rows = r.layers.length, rowH = Math.max(8, Math.min(24, 420 / rows));
-  const flat = r.layers.flatMap(l => l.loads), high = Math.max(2000, Math.max(...flat));
-  const hue = v => v >= 1000 ? `color-mix(in srgb, ${css("--c4")} ${Math.round(100 * Math.min(1, (v - 1000) / (high - 1000)))}%, ${css("--empty")})`
-    : `color-mix(in srgb, ${css("--c0")} ${Math.round(100 * (1000 - v) / 1000)}%, ${css("--empty")})`;
+  const left = 64, top = 4, axis = 36, rows = r.layers.length, rowH = Math.max(8, Math.min(24, 420 / rows));
+  const flat = r.layers.flatMap(l => l.loads), high = Math.max(1001, Math.max(...flat)), low = Math.min(999, Math.min(...flat));
+  const hue = v => v >= 1000 ? `color-mix(in srgb, ${css("--warm")} ${Math.round(100 * (v - 1000) / (high - 1000))}%, ${css("--empty")})`
+    : `color-mix(in srgb, ${css("--cool")} ${Math.round(100 * (1000 - v) / (1000 - low))}%, ${css("--empty")})`;
   const info = el("p", { class: "info", "aria-live": "polite" }, "Point at a cell, or use the arrows.");
   let at = null;
   const most = r.layers.map(l => l.loads.indexOf(Math.max(...l.loads))), fullest = Math.max(...flat) / 1000;
@@ -770,12 +988,15 @@ function loads() {
       g.font = "11px system-ui, sans-serif";
       r.layers.forEach((l, i) => {
         l.loads.forEach((v, e) => { g.fillStyle = hue(v); g.fillRect(left + e * cell, top + i * rowH, Math.max(0.5, cell - (cell > 4 ? 1 : 0)), rowH - (rowH > 9 ? 1 : 0)); });
+        g.fillStyle = css("--ink");
+        if (cell >= 34 && rowH >= 14) l.loads.forEach((v, e) => g.fillText((v / 1000).toFixed(2), left + e * cell + 4, top + i * rowH + rowH / 2 + 4));
         g.fillStyle = css("--soft");
         if (rowH >= 12 || i % Math.ceil(12 / rowH) === 0) g.fillText("layer " + l.layer, 2, top + i * rowH + Math.min(rowH, 14) - 3, left - 8);
       });
       g.fillStyle = css("--soft");
       const unit = Math.max(1, niceStep(r.experts / Math.max(2, (w - left) / 70)));
       for (let e = 0; e < r.experts; e += unit) g.fillText(String(e), left + e * cell, top + rows * rowH + 15);
+      g.fillText("expert", left, top + rows * rowH + 31);
       if (at) { g.strokeStyle = css("--select"); g.lineWidth = 2; g.strokeRect(left + at[1] * cell, top + at[0] * rowH, Math.max(3, cell), rowH); }
     }, { tabindex: 0 });
   const go = (i, e) => { at = [Math.max(0, Math.min(rows - 1, i)), Math.max(0, Math.min(r.experts - 1, e))]; say(); c.paint(); };
@@ -791,7 +1012,7 @@ function loads() {
   });
   card("experts", "Load of experts", el("p", { class: "soft" }, `Tokens of each expert over the mean of its layer, in ${grouped(r.steps)} steps.` +
       (r.left_out > 0 ? ` ${grouped(r.left_out)} layers are not drawn.` : "")), c, info,
-    legend([[`var(--c0)`, "no token"], ["var(--empty)", "the mean"], ["var(--c4)", (high / 1000).toFixed(1) + " times the mean or more"]]),
+    legend([["var(--cool)", (low / 1000).toFixed(2) + " times the mean, the least"], ["var(--empty)", "the mean"], ["var(--warm)", (high / 1000).toFixed(2) + " times, the most"]]),
     el("details", {}, el("summary", {}, "The fullest of each layer as a table"), table([{ n: "Layer" }, { n: "Fullest expert" }, { n: "Over the mean" }, { n: "Emptiest" }],
       r.layers.map((l, i) => [{ n: String(l.layer) }, { n: String(most[i]) }, { n: (l.loads[most[i]] / 1000).toFixed(2) }, { n: (Math.min(...l.loads) / 1000).toFixed(2) }]),
       { caption: "Fullest experts" })));
@@ -806,35 +1027,40 @@ function links() {
   const all = g => far.reduce((n, l) => n + of(g, l), 0), most = Math.max(...groups.map(all));
   groups.sort((a, b) => all(b) - all(a));
   const bar = g => el("span", { "aria-hidden": "true", style: "display:flex;min-width:120px;height:10px" }, far.map((l, i) =>
-    el("span", { style: `width:${100 * of(g, l) / most}%;background:${colour(i)}` })));
+    el("span", { style: `width:${100 * of(g, l) / most}%;background:${tint("comm", i)}` })));
   const exposed = Object.entries(s.streams || {}).filter(([, x]) => x.messages > 0);
   card("links", "Bytes by link", el("p", { class: "soft" }, "Bytes that a rank sends in a step; each number is the largest over all ranks."),
     table(["Group", ""].concat(far.map(l => ({ n: names[l] }))), groups.map(g => [g, bar(g)].concat(far.map(l => ({ n: bytesText(of(g, l)) })))),
       { caption: "Bytes of a step by group and link", stack: true }),
-    legend(far.map((l, i) => [colour(i), names[l]])),
+    legend(far.map((l, i) => [tint("comm", i), names[l]])),
     exposed.length ? table(["Stream", { n: "Messages" }, { n: "Exposed" }], exposed.map(([name, x]) => [name, { n: x.messages.toFixed(1) }, { n: seconds(x.exposed_s) }]),
       { caption: "Messages of a step by stream", stack: true }) : null);
 }
 
 // ---- all of it
 head();
-rows();
-if (plan) front();
-reasons();
 if (run) { losses(); beside(); }
+rows();
+reasons();
+if (plan) front();
 if (run && run.schedule)
   schedule(run.schedule, "measured", "Schedule, measured", "The last traced step, on the first rank of each stage.");
-if (own) {
-  schedule(own.schedule, "schedule", run ? "Schedule, predicted" : "Schedule");
-  times();
-}
-if (run) memoryMeasured();
-if (own) memory();
-if (run) { loads(); links(); }
+if (own) schedule(own.schedule, "schedule", run ? "Schedule, predicted" : "Schedule");
 ladder();
 if (!plan) front();
 changes();
+if (own) times();
+if (run) memoryMeasured();
+if (own) memory();
+if (run) { loads(); links(); }
 if (own) { ranks(); knobs(); }
-document.getElementById("nav").append(...cards.map(([id, title]) => el("a", { href: "#" + id }, title)));
-document.getElementById("foot").append(el("p", { class: "soft" }, "Written by moefold " + data.version + ". This page needs no network."));
-})();
+const unfold = id => { const d = place(id) && place(id).querySelector("details"); if (d) d.open = true; };
+place("nav").append(...cards.map(([id, title]) => el("a", { href: "#" + id, on: { click: () => unfold(id) } }, title.split(":")[0])));
+place("foot").append(el("p", { class: "soft" }, "Written by moefold " + data.version + ". This page needs no network."));
+}
+
+// Pictures are painted again when colours change; on paper every table is unfolded but the knobs.
+const repaint = [];
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => repaint.forEach(paint => paint()));
+addEventListener("beforeprint", () => document.querySelectorAll("details").forEach(d => { d.open = !d.closest("#knobs"); }));
+drawPage(JSON.parse(document.getElementById("data").textContent));
