@@ -705,10 +705,10 @@ function front() {
     for (let v = Math.ceil(y0 / uy) * uy; v <= y1; v += uy)
       grid.push(el("line", { x1: L, x2: W - R, y1: y(v), y2: y(v), stroke: "var(--grid)" }),
         el("text", { x: L - 8, y: y(v) + 4, "text-anchor": "end" }, +(v * unit[1]).toPrecision(6)));
-    const band = [];
+    const tied = [];
     if (ties.length > 1) {
       const [low, high] = [y(Math.max(...ties)) - 9, y(Math.min(...ties)) + 9];
-      band.push(el("rect", { x: L, width: W - L - R, y: low, height: high - low, fill: "var(--tie)" }),
+      tied.push(el("rect", { x: L, width: W - L - R, y: low, height: high - low, fill: "var(--tie)" }),
         el("text", { x: W - R - 6, y: low + 14, "text-anchor": "end" }, "ties"));
     }
     const numbers = [];
@@ -732,7 +732,7 @@ function front() {
       return el("text", { class: "told", x: at, y: py, "text-anchor": end ? "end" : "start" }, t);
     };
     const line = [...list].sort((a, b) => free(a) - free(b)).map(f => `${x(free(f))},${y(f.step_s)}`).join(" ");
-    return [band, grid, line ? el("polyline", { points: line, fill: "none", stroke: "var(--soft)", "stroke-width": 2, "stroke-dasharray": "4 4" }) : null,
+    return [tied, grid, line ? el("polyline", { points: line, fill: "none", stroke: "var(--soft)", "stroke-width": 2, "stroke-dasharray": "4 4" }) : null,
       x0 < 0 ? el("line", { x1: x(0), x2: x(0), y1: T, y2: H - B, stroke: "var(--bad)", "stroke-width": 2 }) : null, dots,
       mine.length ? tell(mine[0], `this recipe: ${seconds(mine[0].step_s)}`) : null,
       best.length ? tell(best[0], withBand(best[0].step_s, best[0].band)) : null,

@@ -31,9 +31,11 @@ static status check_row(const json_t *row, const char *at, error *err)
                          fields[i].whole ? "whole number" : "number", fields[i].key);
     }
     const json_t *band = json_object_get(row, "band");
-    if (band && !json_is_number(json_object_get(band, "high_s")))
-        return error_set(err, ERR_INPUT, "%s: there is no number \"high_s\" in \"band\"; " REPAIR,
-                         at);
+    static const char *const ends[] = {"high_s", "low_s"};
+    for (int i = 0; i < 2 && band; i++)
+        if (!json_is_number(json_object_get(band, ends[i])))
+            return error_set(err, ERR_INPUT, "%s: there is no number \"%s\" in \"band\"; " REPAIR,
+                             at, ends[i]);
     return OK;
 }
 

@@ -21,7 +21,7 @@ page() { # NAME [CODE] then words of report
 planned() { # NAME CODE then words of plan
     local name=$1 code=$2
     shift 2
-    "$moefold" plan "$@" --json >"$work/$name.json"
+    "$moefold" plan "$@" --json >"$work/$name.json" 2>"$work/log"
     page "$name" "$code" "$work/$name.json"
 }
 
@@ -50,10 +50,10 @@ page dense-one qwen3-0.6b --gpus 1xH100 seq=4K gbs=8
 page dense-large 1 llama-3-70b --gpus 8xH100 tp=8 gbs=16 seq=8K
 page too-large 1 recipes/dsv3-128k-h100.yaml mbs=8 --brief
 page too-large-searched 1 recipes/qwen3-30b-4k-h100.yaml mbs=16
-page broken 1 recipes/qwen3-30b-4k-h100.yaml model.moe_router_dtype=bf16 model.moe_aux_loss_coeff=-1 --brief
+page broken 1 recipes/dsv3-128k-h100.yaml gbs=60 --brief
 page on-cpu tiny cluster.gpu=cpu cluster.n_gpus=8 tp=2 pp=2 vpp=2 ep=4 etp=1 mbs=1 gbs=16 seq=256
 page ours tiny cluster.gpu=h100 moefold.target=moefold --gpus 8xH100 gbs=16
-page deep llama-3.1-405b --gpus 512xH100 tp=8 pp=16 gbs=64 seq=8K --brief
+page deep 1 llama-3.1-405b --gpus 512xH100 tp=8 pp=16 gbs=64 seq=8K --brief
 
 # ---- runs: finished, going on, failed, of a dense model
 export OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive
@@ -81,12 +81,15 @@ page run-failed "$work/failed"
 sentence() { # NAME PATTERN: of its first screen
     expect "${1}_says_its_answer" 0 "$2" node tests/cli/page_browser.js --first "$dir/$1.html"
 }
-for name in "${pages[@]}"; do check "${name}_can_be_read" node tests/cli/page_browser.js "$dir/$name.html"; done
+files=("${pages[@]/%/.html}")
+check every_page_can_be_read node tests/cli/page_browser.js "${files[@]/#/$dir/}"
 sentence plan-h100 '^Use TP .*: [0-9.]+ s a step \([0-9.]+ to [0-9.]+\), fits with [0-9.]+ .iB free\.$'
 sentence plan-none '^Nothing fits on 8 x H100: the nearest layout needs .* of .*\.$'
-sentence plan-illegal '^No layout on 16 x H100: '
+sentence plan-illegal '^No layout on 16 x H100: every one breaks 2 rules'
 sentence moe '^Fits with [0-9.]+ GiB free, at .* a step \(.*\)(; a searched layout is [0-9.]+ % faster|; no searched layout is faster)\.$'
-sentence too-large '^Does not fit: it needs .* of .*, .* too much\.$'
+sentence broken '^Breaks 1 rule: '
+sentence too-large '^Breaks 1 rule: .*; it does not fit: it needs .*\.$'
+sentence too-large-searched '^Does not fit: it needs .* too much; a searched layout fits, at .* a step\.$'
 sentence run '^Loss [0-9.]+ to [0-9.]+ in 12 steps; '
 sentence run-half '^Not finished: Loss '
 sentence run-failed '^Failed at step .* of 12: Loss '
