@@ -1,43 +1,55 @@
-/* moefold.h - the planner as a library, begun: a job, its check and its price.
+/* moefold.h - the planner as a library: the answers of `moefold check`, `price` and `plan`.
  *
- * A job is what `moefold check WORDS` is asked. Nothing here prints, ends the process or keeps data
- * between calls; jobs of several threads know nothing of one another. An answer has the fields of
- * `moefold help json` (docs/JSON.md), found by their path: "fits", "memory.peak_parts.0.bytes",
- * "violations.0.rule". It belongs to the caller and may outlive its job. */
+ * A question is the words that follow the command's name on a command line, options included:
+ * {"deepseek-v3", "--gpus", "256xH100", "--seq", "128K"}. The answer is what --json prints, with
+ * the fields of `moefold help json` (docs/JSON.md), found by their path: "fits",
+ * "memory.peak_parts.0.bytes", "violations.0.rule".
+ *
+ * Nothing here prints, ends the process or keeps data between calls. Calls of several threads know
+ * nothing of one another. */
 #ifndef MOEFOLD_H
 #define MOEFOLD_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
-/* As the program's exit codes. */
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The first four are the program's exit codes. */
 typedef enum moefold_status {
     MOEFOLD_OK,
-    MOEFOLD_RULE,    /* a rule is broken, or nothing can be built */
-    MOEFOLD_INPUT,   /* a word or a file is wrong */
-    MOEFOLD_MACHINE, /* the machine failed */
+    MOEFOLD_RULE,    /* a rule is broken, or it does not fit: the answer says which; or none */
+    MOEFOLD_INPUT,   /* a word or a file is wrong; no answer */
+    MOEFOLD_MACHINE, /* the machine failed; no answer */
+    MOEFOLD_CANCELLED,
+    MOEFOLD_MEMORY, /* there is none left, or no more than moefold_watch.memory */
 } moefold_status;
 
-typedef struct moefold_job moefold_job;
 typedef struct moefold_answer moefold_answer;
 
-/* The first of `n` words is a preset model, a config.json or its folder, a recipe or an input of
- * Megatron-LM; the others are overrides, key=value. *out is set whatever is returned: moefold_why
- * says what is wrong, and moefold_close gives it back. */
-moefold_status moefold_open(moefold_job **out, const char *const *words, int n);
-void moefold_close(moefold_job *j); /* may be NULL */
+/* How a call is watched; NULL for one that is not. */
+typedef struct moefold_watch {
+    /* Called at most fifty times a second, in the thread of the call: what it is at, and which part
+     * of that is done (0 to 1; below 0: not known). False ends the call: MOEFOLD_CANCELLED. */
+    bool (*goes_on)(void *with, const char *what, double part);
+    void *with;
+    size_t memory; /* bytes that the call may use while it works; 0: what there is */
+} moefold_watch;
 
-/* Why the last call with this job was not MOEFOLD_OK, with the repair; "" where it was. */
-const char *moefold_why(const moefold_job *j);
+/* Each sets *answer, which moefold_free gives back; NULL where not even that could be made. */
+moefold_status moefold_check(moefold_answer **answer, const char *const *words, int n,
+                             const moefold_watch *watch);
+moefold_status moefold_price(moefold_answer **answer, const char *const *words, int n,
+                             const moefold_watch *watch);
+moefold_status moefold_plan(moefold_answer **answer, const char *const *words, int n,
+                            const moefold_watch *watch);
+void moefold_free(moefold_answer *answer); /* may be NULL, as may `answer` below */
 
-/* Every broken rule with its repairs, whether it fits, its layout and memory. A job that breaks a
- * rule or does not fit is an answer, not an error. */
-moefold_status moefold_check(moefold_job *j, moefold_answer **out);
-
-/* The predicted step. MOEFOLD_RULE: no program can be built. */
-moefold_status moefold_price(moefold_job *j, moefold_answer **out);
-
-void moefold_answer_free(moefold_answer *answer); /* may be NULL */
+/* What is wrong, with the repair, as the program says it; "": nothing, or the answer says it. */
+const char *moefold_why(const moefold_answer *answer);
 
 /* False, NULL, -1: there is no such field, it is null, or of another type. Texts live as long as
  * the answer. */
@@ -47,7 +59,11 @@ bool moefold_real(const moefold_answer *answer, const char *path, double *out); 
 const char *moefold_text(const moefold_answer *answer, const char *path);
 int64_t moefold_count(const moefold_answer *answer, const char *path); /* of a list or an object */
 
-/* All of it as `--json` prints it; free() gives it back. */
+/* All of it as --json prints it; free() gives it back. NULL: there is no answer. */
 char *moefold_json(const moefold_answer *answer);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -92,42 +92,25 @@ static const struct section {
     const char *command;
     const field *(*table)(void);
     bool list; /* it prints a list of them */
-} sections[] = {{"check", check_answer_fields, false},
-                {NULL, violation_answer_fields, false},
-                {NULL, model_answer_fields, false},
-                {NULL, layout_answer_fields, false},
-                {NULL, rank_memory_answer_fields, false},
-                {NULL, verdict_answer_fields, false},
-                {"show", show_answer_fields, false},
-                {"knobs", knob_answer_fields, true},
-                {"price", price_answer_fields, false},
-                {"price", no_price_answer_fields, false},
-                {"plan", planned_answer_fields, false},
-                {"plan", no_plan_answer_fields, false},
-                {NULL, row_answer_fields, false},
-                {"diff", diff_answer_fields, false},
-                {"diff", profiles_answer_fields, false},
-                {"trace", traces_answer_fields, false},
-                {"profile", profile_answer_fields, false},
-                {"tune", tune_answer_fields, false},
-                {"convert", convert_answer_fields, false},
-                {"eval", eval_answer_fields, false},
-                {"parity", parity_answer_fields, false},
-                {"train", start_event_fields, false},
-                {"train", iteration_event_fields, false},
-                {"train", validation_event_fields, false},
-                {"train", checkpoint_event_fields, false},
-                {"train", products_event_fields, false},
-                {"train", memory_event_fields, false},
-                {"train", host_event_fields, false},
-                {"train", touched_event_fields, false},
-                {NULL, summary_answer_fields, false},
-                {"bench", bench_answer_fields, false},
-                {"bench", bench_ranks_answer_fields, false},
-                {"bench", bench_recipe_answer_fields, false},
-                {NULL, page_answer_fields, false},
-                {NULL, page_run_answer_fields, false},
-                {NULL, page_schedule_answer_fields, false}};
+} sections[] = {
+    {"check", check_answer_fields, false},       {NULL, violation_answer_fields, false},
+    {NULL, model_answer_fields, false},          {NULL, layout_answer_fields, false},
+    {NULL, rank_memory_answer_fields, false},    {"show", show_answer_fields, false},
+    {"knobs", knob_answer_fields, true},         {"price", price_answer_fields, false},
+    {"price", no_price_answer_fields, false},    {"plan", planned_answer_fields, false},
+    {"plan", no_plan_answer_fields, false},      {NULL, row_answer_fields, false},
+    {"diff", diff_answer_fields, false},         {"diff", profiles_answer_fields, false},
+    {"trace", traces_answer_fields, false},      {"profile", profile_answer_fields, false},
+    {"tune", tune_answer_fields, false},         {"convert", convert_answer_fields, false},
+    {"eval", eval_answer_fields, false},         {"parity", parity_answer_fields, false},
+    {"train", start_event_fields, false},        {"train", iteration_event_fields, false},
+    {"train", validation_event_fields, false},   {"train", checkpoint_event_fields, false},
+    {"train", products_event_fields, false},     {"train", memory_event_fields, false},
+    {"train", host_event_fields, false},         {"train", touched_event_fields, false},
+    {NULL, summary_answer_fields, false},        {"bench", bench_answer_fields, false},
+    {"bench", bench_ranks_answer_fields, false}, {"bench", bench_recipe_answer_fields, false},
+    {NULL, page_answer_fields, false},           {NULL, page_run_answer_fields, false},
+    {NULL, page_schedule_answer_fields, false}};
 
 /* Lines of at most WIDTH columns, and an empty one. */
 static void add_prose(textbuf *out, const char *words)
@@ -350,9 +333,10 @@ const reported_answer *answer_reported(const reported *r, bool megatron, arena *
     unused_answer *held = ARENA_NEW(a, unused_answer);
     *held = (unused_answer){r->allocated, r->reserved - r->allocated};
     reserved_answer *reserved = ARENA_NEW(a, reserved_answer);
-    *reserved = (reserved_answer){
-        r->reserved, held,
-        json_pack("[I, I]", (json_int_t)r->reserved_low, (json_int_t)r->reserved_high)};
+    int64_t *band = ARENA_ARRAY(a, int64_t, 2);
+    band[0] = r->reserved_low;
+    band[1] = r->reserved_high;
+    *reserved = (reserved_answer){r->reserved, held, band, 2};
     x->allocated = allocated;
     x->reserved = reserved;
     return x;

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/caller.h"
 #include "base/status.h"
 
 #if defined(__has_feature)
@@ -50,6 +51,7 @@ typedef struct chunk {
 } chunk;
 
 struct arena {
+    caller_held held; /* by a call of another program */
     chunk *newest;
     chunk *spare;                /* I3 */
     arena *newest_child, *older; /* of its own; of its parent's */
@@ -58,9 +60,11 @@ struct arena {
 
 enum { CHUNK_BYTES = 64 * 1024, ALIGN = 16 };
 
-static void *must(void *memory)
+static void *must(size_t bytes)
 {
+    void *memory = caller_takes(bytes) ? malloc(bytes) : NULL;
     if (memory) return memory;
+    caller_no_memory();
     fputs("moefold: the host has no memory left\n", stderr);
     _Exit(ERR_MACHINE);
 }
@@ -80,8 +84,8 @@ static chunk *take_spare(arena *a, size_t bytes)
 static chunk *chunk_create(size_t bytes)
 {
     size_t size = bytes > CHUNK_BYTES ? bytes : CHUNK_BYTES;
-    if (size > SIZE_MAX - sizeof(chunk)) must(NULL);
-    chunk *c = must(malloc(sizeof(chunk) + size));
+    if (size > SIZE_MAX - sizeof(chunk)) must(SIZE_MAX);
+    chunk *c = must(sizeof(chunk) + size);
     c->size = size;
     forbid(c->bytes, size); /* I4 */
     return c;
@@ -96,10 +100,16 @@ static void add_chunk(arena *a, size_t bytes)
     a->newest = c;
 }
 
+static void give_back(void *a)
+{
+    arena_destroy(a);
+}
+
 arena *arena_create(void)
 {
-    arena *a = must(malloc(sizeof *a));
+    arena *a = must(sizeof *a);
     *a = (arena){0};
+    caller_holds(&a->held, give_back, a);
     add_chunk(a, CHUNK_BYTES);
     return a;
 }
@@ -108,6 +118,7 @@ static void free_all(chunk *c)
 {
     while (c) {
         chunk *older = c->older;
+        caller_gives(sizeof(chunk) + c->size);
         free(c);
         c = older;
     }
@@ -119,6 +130,7 @@ arena *arena_child(arena *parent)
     a->older = parent->newest_child;
     parent->newest_child = a;
     parent->n_children++;
+    caller_drops(&a->held); /* its parent gives it back */
     return a;
 }
 
@@ -137,12 +149,14 @@ void arena_destroy(arena *a)
     end_children(a, 0);
     free_all(a->newest);
     free_all(a->spare);
+    caller_drops(&a->held);
+    caller_gives(sizeof *a);
     free(a);
 }
 
 void *arena_take_raw(arena *a, size_t bytes)
 {
-    if (bytes > SIZE_MAX - ALIGN) must(NULL);
+    if (bytes > SIZE_MAX - ALIGN) must(SIZE_MAX);
     size_t whole = (bytes + ALIGN - 1) / ALIGN * ALIGN;
     if (whole > a->newest->size - a->newest->used) add_chunk(a, whole);
     chunk *c = a->newest;

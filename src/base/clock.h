@@ -16,10 +16,10 @@ static inline double clock_seconds(void)
     return clock_read(CLOCK_MONOTONIC);
 }
 
-/* Of the processor, for this process: for limits on work that a loaded machine must not move. */
+/* Of the processor, for this thread: for limits on work that a loaded machine must not move. */
 static inline double clock_work(void)
 {
-    return clock_read(CLOCK_PROCESS_CPUTIME_ID);
+    return clock_read(CLOCK_THREAD_CPUTIME_ID);
 }
 
 #endif

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/caller.h"
 #include "base/text.h"
 #include "base/unique.h"
 
@@ -107,12 +108,20 @@ status file_open_stream(const char *path, FILE **f, error *err)
     return error_set(err, ERR_MACHINE, "%s: %s", path, strerror(errno));
 }
 
+static void close_file(void *f)
+{
+    fclose(f);
+}
+
 status file_read(arena *a, const char *path, size_t limit, char **data, size_t *n, error *err)
 {
     FILE *f;
     status s = file_open_stream(path, &f, err);
     if (s) return s;
+    caller_held held;
+    caller_holds(&held, close_file, f);
     s = read_all(a, &(opened){f, path, limit}, data, n, err);
+    caller_drops(&held);
     fclose(f);
     return s;
 }
@@ -124,15 +133,23 @@ status file_read_input(arena *a, size_t limit, char **data, size_t *n, error *er
 
 enum { NAMES_MAX = 4096 };
 
+static void close_folder(void *dir)
+{
+    closedir(dir);
+}
+
 const char *file_nearest(arena *a, const char *path)
 {
     const char *folder = file_folder(a, path), *names[NAMES_MAX];
     int n = 0;
+    caller_held held;
     DIR *dir = opendir(*folder ? folder : ".");
     if (!dir) return NULL;
+    caller_holds(&held, close_folder, dir);
     for (struct dirent *e; (e = readdir(dir)) && n < NAMES_MAX;)
         if (e->d_name[0] != '.' && text_is_plain(e->d_name))
             names[n++] = arena_copy(a, e->d_name, strlen(e->d_name));
+    caller_drops(&held);
     closedir(dir);
     if (n) qsort(names, (size_t)n, sizeof names[0], by_name); /* folders have no order */
     const char *near = text_nearest(path + strlen(folder), names, n);

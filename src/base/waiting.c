@@ -1,4 +1,4 @@
-/* waiting.c - the thread that draws.
+/* waiting.c - the thread that draws. A call of another program is told instead (caller.h).
  *
  * I1  The line is written in one piece without a newline; to erase it is to return to its start and
  *     clear it.
@@ -16,6 +16,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "base/caller.h"
 #include "base/clock.h"
 
 enum { LINE_MAX_BYTES = 240, COLUMNS_UNKNOWN = 80, NO_PART = -1 };
@@ -125,7 +126,7 @@ static bool start_thread(void)
 
 void waiting_begin(const char *command, const char *what, waiting_limit limit, double seconds)
 {
-    if (waiting.depth++ > 0) return;
+    if (caller_says(what) || waiting.depth++ > 0) return;
     waiting.now = (waiting_state){command, what, limit, seconds, 0, NO_PART};
     waiting.started = clock_seconds();
     waiting.ends = waiting.drawn = false;
@@ -136,13 +137,13 @@ void waiting_begin(const char *command, const char *what, waiting_limit limit, d
 
 void waiting_part(double part)
 {
-    if (part >= 0 && part <= 1)
+    if (part >= 0 && part <= 1 && !caller_goes_on(part))
         atomic_store_explicit(&part_done, (int)(1e5 * part), memory_order_relaxed);
 }
 
 void waiting_clear(void)
 {
-    if (!waiting.draws) return;
+    if (caller_goes_on(-1) || !waiting.draws) return;
     pthread_mutex_lock(&waiting.lock);
     if (waiting.drawn) fputs("\r\033[K", stderr);
     waiting.drawn = false;
@@ -152,7 +153,7 @@ void waiting_clear(void)
 
 void waiting_end(void)
 {
-    if (--waiting.depth > 0 || !waiting.draws) return;
+    if (caller_goes_on(-1) || --waiting.depth > 0 || !waiting.draws) return;
     pthread_mutex_lock(&waiting.lock);
     waiting.ends = true;
     pthread_cond_signal(&waiting.end);

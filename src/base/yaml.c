@@ -8,6 +8,7 @@
 #include <libfyaml.h>
 #include <string.h>
 
+#include "base/caller.h"
 #include "base/text.h"
 
 typedef struct anchor {
@@ -227,6 +228,13 @@ static status check_text(const char *name, const char *data, size_t n, error *er
     return OK;
 }
 
+static void end_reader(void *of)
+{
+    reader *r = of;
+    fy_parser_destroy(r->parser);
+    fy_diag_destroy(r->diag);
+}
+
 status yaml_parse(arena *a, const char *name, const char *data, size_t n, yaml_node **root,
                   error *err)
 {
@@ -240,15 +248,17 @@ status yaml_parse(arena *a, const char *name, const char *data, size_t n, yaml_n
     fy_diag_set_collect_errors(diag, true);
     struct fy_parse_cfg cfg = {.flags = FYPCF_QUIET | FYPCF_DEFAULT_VERSION_1_2, .diag = diag};
     reader r = {.a = a, .name = name, .diag = diag, .err = err};
+    caller_held held;
     r.parser = fy_parser_create(&cfg);
+    caller_holds(&held, end_reader, &r);
     yaml_node *tree = NULL;
     status s = ERR_INPUT;
     if (!r.parser || fy_parser_set_string(r.parser, data, n))
         error_set(err, ERR_INPUT, "%s: is not YAML", name);
     else
         s = n ? read_stream(&r, &tree) : OK;
-    fy_parser_destroy(r.parser);
-    fy_diag_destroy(diag);
+    caller_drops(&held);
+    end_reader(&r);
     if (s) return s;
     if (!tree) {
         tree = ARENA_NEW(a, yaml_node);

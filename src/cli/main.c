@@ -100,33 +100,6 @@ static int written(int code)
     return code ? code : ERR_MACHINE;
 }
 
-/* Lines may be broken where a value is given: in a list, or in a variable of --set. */
-static bool is_assignment(const char *word)
-{
-    const char *equals = strchr(word, '=');
-    return equals && strcspn(word, "\r\n") > (size_t)(equals - word);
-}
-
-/* Names and values end up in files, scripts, JSON and on terminals: what no text holds is refused
- * before anything is done with it. */
-static bool arguments_are_text(int argc, char **argv)
-{
-    for (int i = 1; i < argc; i++) {
-        const char *p = argv[i];
-        for (size_t left = strlen(p), n; left; p += n, left -= n)
-            if ((n = text_character(p, left)) == 0 || *p == '\r') break;
-        if (!*p && (is_assignment(argv[i]) || !strchr(argv[i], '\n'))) continue;
-        char shown[200];
-        text_escape(shown, sizeof shown, argv[i], false);
-        fprintf(stderr,
-                "moefold: argument %d, '%s', holds a control character or bytes that are not "
-                "UTF-8; repair: give the file another name, or leave them out\n",
-                i, shown);
-        return false;
-    }
-    return true;
-}
-
 int main(int argc, char **argv)
 {
     signal(SIGXFSZ, SIG_IGN); /* a file over `ulimit -f` is a failed write, which is reported */
@@ -134,7 +107,11 @@ int main(int argc, char **argv)
         help_print_all(stderr);
         return ERR_INPUT;
     }
-    if (!arguments_are_text(argc, argv)) return ERR_INPUT;
+    error err = {{0}};
+    if (words_are_text(argc, argv, &err)) {
+        fprintf(stderr, "moefold: %s\n", err.text);
+        return ERR_INPUT;
+    }
     const char *name = argv[1];
     if (text_in("--help|-h", '|', name)) {
         help_print_all(stdout);

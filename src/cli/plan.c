@@ -30,18 +30,6 @@ static void print_nothing(const plan_answer *p, arena *a)
     if (p->compared) plan_print_against(p, a);
 }
 
-static void print_refused(const refusal *x)
-{
-    fprintf(stderr, "moefold plan: there is no valid layout: %s\n",
-            x->always ? "these rules are broken by every layout"
-                      : "every layout that fits breaks one of these rules");
-    for (int i = 0; i < x->by.n; i++) {
-        const violation *v = &x->by.list[i];
-        fprintf(stderr, "    error %s: %s%s%s\n", v->rule->id, v->message,
-                x->repairs[i] ? "; a repair: " : "", x->repairs[i] ? x->repairs[i] : "");
-    }
-}
-
 int command_plan(int argc, char **argv)
 {
     bool done = false;
@@ -58,7 +46,8 @@ int command_plan(int argc, char **argv)
     if (!st && !done) st = plan_run(p, r, &w, a, &err);
     int code = st ? cli_fail("plan", st, &err) : done || p->end == PLAN_FOUND ? OK : ERR_RULE;
     bool answered = !done && (!st || p->end == PLAN_LATE);
-    if (answered && p->end == PLAN_REFUSED) print_refused(&p->refused);
+    if (answered && p->end == PLAN_REFUSED)
+        fprintf(stderr, "moefold plan: %s\n", plan_refusal_text(&p->refused, a));
     if (answered && w.json)
         cli_json_print(plan_json(p, err.text, a));
     else if (answered && p->end != PLAN_REFUSED && p->end != PLAN_LATE)

@@ -1,8 +1,10 @@
 /* hardware.c - finding hardware files, and reading curves. */
+#define _GNU_SOURCE
 #include "hardware/hardware.h"
 
 #include <ctype.h>
 #include <dirent.h>
+#include <dlfcn.h>
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
@@ -26,7 +28,7 @@ double curve_at(const curve *c, double x)
 
 /* ---- folders */
 
-enum { FOLDERS_MAX = 8, PARENTS = 5 };
+enum { FOLDERS_MAX = 16, PARENTS = 5 };
 
 typedef struct folders {
     const char *list[FOLDERS_MAX];
@@ -38,21 +40,30 @@ static void add_folder(folders *f, const char *path)
     if (f->n < FOLDERS_MAX && file_is_folder(path)) f->list[f->n++] = path;
 }
 
-/* Where the program lies, and the folders above it: its own tree, or where it was installed. */
-static folders folders_of_program(arena *a)
+/* Where a file lies, and the folders above it: its own tree, or where it was installed. */
+static void add_above(folders *f, const char *file, arena *a)
 {
-    folders f = {.n = 0};
-    char here[PATH_MAX];
-    ssize_t n = readlink("/proc/self/exe", here, sizeof here - 1);
-    if (n <= 0) return f;
-    here[n] = 0;
+    char *here = arena_copy(a, file, strlen(file));
     for (int i = 0; i < PARENTS; i++) {
         char *slash = strrchr(here, '/');
         if (!slash) break;
         *slash = 0;
-        if (i) add_folder(&f, arena_text(a, "%s/hardware", here));
-        add_folder(&f, arena_text(a, "%s/share/moefold/hardware", here));
+        if (i) add_folder(f, arena_text(a, "%s/hardware", here));
+        add_folder(f, arena_text(a, "%s/share/moefold/hardware", here));
     }
+}
+
+/* Of the shared library that this is in, then of the program. */
+static folders folders_of_program(arena *a)
+{
+    folders f = {.n = 0};
+    Dl_info object;
+    char library[PATH_MAX] = "", program[PATH_MAX];
+    bool found = dladdr((void *)(uintptr_t)&add_above, &object) && object.dli_fname;
+    if (found && realpath(object.dli_fname, library)) add_above(&f, library, a);
+    ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
+    program[n > 0 ? n : 0] = 0;
+    if (strcmp(program, library) != 0) add_above(&f, program, a);
     return f;
 }
 

@@ -1,156 +1,152 @@
-/* moefold.c - the planner as a library: what include/moefold.h says, by the rooms below. */
+/* moefold.c - what include/moefold.h says, by the questions of this room. */
 #include <moefold.h>
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "answer/price.h"
-#include "config/input.h"
-#include "config/models/models.h"
-#include "predict/audit/audit.h"
-#include "train/executor/timing.h"
-
-struct moefold_job {
-    arena *a;
-    error err;
-    recipe given;
-    setup s;
-    violations found;
-};
+#include "base/caller.h"
+#include "library/check.h"
+#include "library/plan.h"
+#include "library/price.h"
 
 struct moefold_answer {
-    json_t *root;
+    json_t *root; /* NULL: none */
+    status st;
+    error err;
 };
 
-static moefold_status said(status st)
+/* A call: its words, the first of which is the question's name. */
+typedef struct call {
+    const char *const *given;
+    int n;
+    moefold_answer *out;
+    status (*ask)(struct call *c, arena *a);
+    char **words;
+} call;
+
+/* Reads the words of a question without --help. */
+static status read_words(call *c, const asked_words *w, recipe *r, megatron_options *how, arena *a)
 {
-    return st == OK          ? MOEFOLD_OK
-           : st == ERR_RULE  ? MOEFOLD_RULE
-           : st == ERR_INPUT ? MOEFOLD_INPUT
-                             : MOEFOLD_MACHINE;
+    bool done = false;
+    TRY(words_are_text(w->argc, w->argv, &c->out->err));
+    TRY(words_read(a, w, NULL, r, how, &done, &c->out->err));
+    if (!done) return OK;
+    return error_set(&c->out->err, ERR_INPUT, "--help is no question; `moefold %s --help` answers",
+                     w->name);
 }
 
-static status read_words(moefold_job *j, const char *const *words, int n)
+static status ask_check(call *c, arena *a)
 {
-    recipe *r = &j->given;
-    error *err = &j->err;
-    if (n < 1)
-        return error_set(err, ERR_INPUT,
-                         "no word is given; the first is a preset model or a recipe's file");
-    recipe_init(r, j->a, arena_text(j->a, "%s", words[0]));
-    status st = OK;
-    if (model_is_named(words[0]))
-        recipe_set(r, K_MODEL, value_of_text(r->name), "words");
-    else
-        st = input_read(r, r->name, NULL, err);
-    for (int i = 1; i < n && !st; i++)
-        st = recipe_override(r, arena_text(j->a, "%s", words[i]), "words", err);
-    if (!st) st = recipe_read_machine(r, err);
-    return st ? st : model_fill(r, err);
+    word_option options[WORD_OPTIONS_MAX];
+    check_words w = {0};
+    recipe *r = ARENA_NEW(a, recipe);
+    checked *x = ARENA_NEW(a, checked);
+    megatron_options how;
+    const asked_words words = {"check", c->n, c->words, options, check_options(options, &w)};
+    TRY(read_words(c, &words, r, &how, a));
+    w.json = true;
+    TRY(check_run(x, r, &w, true, a, &c->out->err));
+    c->out->root = check_json(x, a);
+    return x->bad ? ERR_RULE : OK;
 }
 
-moefold_status moefold_open(moefold_job **out, const char *const *words, int n)
+static status ask_price(call *c, arena *a)
 {
+    word_option options[WORD_OPTIONS_MAX];
+    price_words w = {0};
+    recipe *r = ARENA_NEW(a, recipe);
+    priced *q = ARENA_NEW(a, priced);
+    megatron_options how;
+    const asked_words words = {"price", c->n, c->words, options, price_word_options(options, &w)};
+    TRY(read_words(c, &words, r, &how, a));
+    status st = price_run(q, r, &w, a, &c->out->err);
+    if (!st || q->why_not) c->out->root = price_json(q, a);
+    return st ? st : q->bad ? ERR_RULE : OK;
+}
+
+static status ask_plan(call *c, arena *a)
+{
+    word_option options[WORD_OPTIONS_MAX];
+    plan_words w = {0};
+    recipe *r = ARENA_NEW(a, recipe);
+    plan_answer *p = ARENA_NEW(a, plan_answer);
+    error *err = &c->out->err;
+    char **list = ARENA_ARRAY(a, char *, c->n + 2);
+    asked_words words = {"plan", 0, list, options, plan_options(options, &w)};
+    TRY(plan_ready_words(c->n, c->words, list, &words.argc, &w, err));
+    TRY(read_words(c, &words, r, &w.how, a));
+    status st = plan_run(p, r, &w, a, err);
+    if (!st || p->end == PLAN_LATE) c->out->root = plan_json(p, err->text, a);
+    if (p->end == PLAN_REFUSED) error_set(err, ERR_RULE, "%s", plan_refusal_text(&p->refused, a));
+    return st ? st : p->end == PLAN_FOUND ? OK : ERR_RULE;
+}
+
+static void work(void *of)
+{
+    static const char name[] = "moefold";
+    call *c = of;
     arena *a = arena_create();
-    moefold_job *j = *out = ARENA_NEW(a, moefold_job);
-    j->a = a;
-    status st = read_words(j, words, n);
-    if (!st) st = setup_init(&j->s, &j->given, a, &j->err);
-    if (st) return said(st);
-    setup_states(&j->s, a);
-    rules_check(&j->found, &j->s, false, a);
-    rules_prove(&j->found, &j->s, false, a);
-    return MOEFOLD_OK;
-}
-
-void moefold_close(moefold_job *j)
-{
-    if (j) arena_destroy(j->a);
-}
-
-const char *moefold_why(const moefold_job *j)
-{
-    return j->err.text;
-}
-
-static void answered(moefold_answer **out, json_t *root)
-{
-    *out = malloc(sizeof **out);
-    if (*out)
-        (*out)->root = root;
-    else
-        json_decref(root);
-}
-
-moefold_status moefold_check(moefold_job *j, moefold_answer **out)
-{
-    const setup *s = &j->s;
-    arena *a = arena_create();
-    hardware hw;
-    *out = NULL;
-    j->err = (error){{0}};
-    fit f = {.why_not = audit_why_not_of(s, &j->found, a)};
-    status st = f.why_not ? OK : timing_machine(&hw, s, a, &j->err);
-    if (st) {
-        arena_destroy(a);
-        return said(st);
-    }
-    if (!f.why_not) fit_of(&f, s, &j->found, &hw, a);
-    state_bytes state;
-    bool laid_out = s->possible && !s->pipe.why_not;
-    int64_t pp = !laid_out   ? 0
-                 : f.why_not ? setup_fullest(s, &state)
-                             : rank_coordinates(&s->lay, f.fullest).pp;
-    verdict_answer x = {.ok = !j->found.n_errors,
-                        .fit = answer_fit(&f, a),
-                        .recipe = s->r.name,
-                        .notes = answer_texts(s->r.notes, s->r.n_notes, a),
-                        .model = answer_model(s, a),
-                        .layout = answer_layout(s, a),
-                        .memory = laid_out ? answer_memory(s, pp, &f, a) : NULL};
-    x.violations = answer_violations(&x.n_violations, &j->found, a);
-    answered(out, answer_json(verdict_answer, &x));
+    c->words = ARENA_ARRAY(a, char *, c->n + 1);
+    c->words[0] = arena_text(a, "%s", name);
+    for (int i = 0; i < c->n; i++) c->words[i + 1] = arena_text(a, "%s", c->given[i]);
+    c->n++;
+    c->out->st = c->ask(c, a);
     arena_destroy(a);
-    return *out ? MOEFOLD_OK : MOEFOLD_MACHINE;
 }
 
-moefold_status moefold_price(moefold_job *j, moefold_answer **out)
+static moefold_status answered(moefold_answer **out, call c, const moefold_watch *watch)
 {
-    const setup *s = &j->s;
-    arena *a = arena_create();
-    hardware hw;
-    price p;
-    price_answer x;
-    *out = NULL;
-    j->err = (error){{0}};
-    const char *why_not = audit_not_known(s, a);
-    if (!why_not) why_not = audit_why_not_of(s, &j->found, a);
-    status st = why_not ? error_set(&j->err, ERR_RULE, "no program can be built: %s", why_not)
-                        : timing_machine(&hw, s, a, &j->err);
-    if (!st) {
-        const price_options o = {.stack = NULL};
-        const price_job asked = {s, &hw, &o};
-        price_setup(&p, s, &hw, &o, a);
-        answer_price(&x, &p, &asked, a);
-        x.violations = answer_violations(&x.n_violations, &j->found, a);
-        answered(out, answer_json(price_answer, &x));
+    moefold_answer *x = *out = calloc(1, sizeof *x);
+    if (!x) return MOEFOLD_MEMORY;
+    caller by = {0};
+    if (watch) by = (caller){.goes_on = watch->goes_on, .with = watch->with, .most = watch->memory};
+    c.out = x;
+    caller_end end = caller_run(&by, work, &c);
+    if (end) {
+        json_decref(x->root);
+        x->root = NULL;
+        error_set(&x->err, ERR_MACHINE,
+                  end == CALLER_CANCELLED ? "cancelled" : "no memory is left");
+        return end == CALLER_CANCELLED ? MOEFOLD_CANCELLED : MOEFOLD_MEMORY;
     }
-    arena_destroy(a);
-    return st ? said(st) : *out ? MOEFOLD_OK : MOEFOLD_MACHINE;
+    return (moefold_status)x->st;
 }
 
-void moefold_answer_free(moefold_answer *answer)
+moefold_status moefold_check(moefold_answer **answer, const char *const *words, int n,
+                             const moefold_watch *watch)
+{
+    return answered(answer, (call){.given = words, .n = n, .ask = ask_check}, watch);
+}
+
+moefold_status moefold_price(moefold_answer **answer, const char *const *words, int n,
+                             const moefold_watch *watch)
+{
+    return answered(answer, (call){.given = words, .n = n, .ask = ask_price}, watch);
+}
+
+moefold_status moefold_plan(moefold_answer **answer, const char *const *words, int n,
+                            const moefold_watch *watch)
+{
+    return answered(answer, (call){.given = words, .n = n, .ask = ask_plan}, watch);
+}
+
+void moefold_free(moefold_answer *answer)
 {
     if (!answer) return;
     json_decref(answer->root);
     free(answer);
 }
 
+const char *moefold_why(const moefold_answer *answer)
+{
+    return answer ? answer->err.text : "no memory is left";
+}
+
 /* ---- fields */
 
 static const json_t *at(const moefold_answer *answer, const char *path)
 {
-    const json_t *x = answer->root;
+    const json_t *x = answer ? answer->root : NULL;
     for (const char *p = path; x && *p; p += strspn(p, ".")) {
         char key[256], *end;
         size_t n = strcspn(p, ".");
@@ -201,5 +197,6 @@ int64_t moefold_count(const moefold_answer *answer, const char *path)
 
 char *moefold_json(const moefold_answer *answer)
 {
-    return json_dumps(answer->root, JSON_COMPACT | JSON_REAL_PRECISION(17));
+    return answer && answer->root ? json_dumps(answer->root, JSON_COMPACT | JSON_REAL_PRECISION(17))
+                                  : NULL;
 }

@@ -149,6 +149,9 @@ json_t *plan_json(const plan_answer *p, const char *why_not, arena *a);
 bool plan_was_set(const plan_answer *p, knob_id k);    /* by the recipe's file */
 bool plan_was_opened(const plan_answer *p, knob_id k); /* of these: it is searched */
 
+/* What stands against every layout, with repairs, in lines. */
+const char *plan_refusal_text(const refusal *x, arena *a);
+
 const char *plan_lost_pins(const plan_answer *p, arena *a); /* not in the winner; NULL: all are */
 const char *plan_dispatcher(const plan_answer *p, const choice *c); /* "DeepEP" */
 const char *plan_overlap(overlap_kind overlap);                     /* "EP, delayed wgrad" */

@@ -124,6 +124,20 @@ bool plan_refuses(plan_answer *p, const search_options *o, arena *a)
     return x->by.n > 0;
 }
 
+const char *plan_refusal_text(const refusal *x, arena *a)
+{
+    textbuf t = text_init(a);
+    text_add(&t, "there is no valid layout: %s",
+             x->always ? "these rules are broken by every layout"
+                       : "every layout that fits breaks one of these rules");
+    for (int i = 0; i < x->by.n; i++) {
+        const violation *v = &x->by.list[i];
+        text_add(&t, "\n    error %s: %s%s%s", v->rule->id, v->message,
+                 x->repairs[i] ? "; a repair: " : "", x->repairs[i] ? x->repairs[i] : "");
+    }
+    return t.s;
+}
+
 /* ---- no layout is legal */
 
 /* Two ways to fill what is open: everything as small as it can be, and with parts of everything. */

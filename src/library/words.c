@@ -15,6 +15,30 @@
 
 const char words_input[] = "standard input";
 
+/* Lines may be broken where a value is given: in a list, or in a variable of --set. */
+static bool is_assignment(const char *word)
+{
+    const char *equals = strchr(word, '=');
+    return equals && strcspn(word, "\r\n") > (size_t)(equals - word);
+}
+
+status words_are_text(int argc, char **argv, error *err)
+{
+    for (int i = 1; i < argc; i++) {
+        const char *p = argv[i];
+        for (size_t left = strlen(p), n; left; p += n, left -= n)
+            if ((n = text_character(p, left)) == 0 || *p == '\r') break;
+        if (!*p && (is_assignment(argv[i]) || !strchr(argv[i], '\n'))) continue;
+        char shown[200];
+        text_escape(shown, sizeof shown, argv[i], false);
+        return error_set(err, ERR_INPUT,
+                         "argument %d, '%s', holds a control character or bytes that are not "
+                         "UTF-8; repair: give the file another name, or leave them out",
+                         i, shown);
+    }
+    return OK;
+}
+
 /* Takes an own option at word `at`. Returns how many words it used, 0 when it is none. */
 static int take_option(const asked_words *w, int at, const word_option **taken, status *s,
                        error *err)

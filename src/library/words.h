@@ -28,6 +28,10 @@ typedef struct asked_words {
     int n_options;
 } asked_words;
 
+/* Names and values end up in files, scripts, JSON and on terminals: what no text holds is refused
+ * before anything is done with it. */
+status words_are_text(int argc, char **argv, error *err);
+
 /* Is what names the recipe something else? Then it is read. NULL: it never is. */
 typedef status (*words_first)(recipe *r, const char *name, bool *is_one, error *err);
 

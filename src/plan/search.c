@@ -1,6 +1,8 @@
 /* search.c - a search from beginning to end: opens it, runs through attention, then experts, stages
  * and what only sums depend on (search_parts.h), and closes it. */
 #include "predict/audit/audit.h"
+#include "base/caller.h"
+#include "base/caller.h"
 #include "base/clock.h"
 #include "config/job_of.h"
 #include "plan/search.h"
@@ -158,6 +160,7 @@ static status say_why_none(const recipe *given, arena *a, error *err)
 bool search_over(search *s)
 {
     if (s->done) return true;
+    caller_goes_on(-1);
     bool late = s->o->until > 0 && clock_seconds() >= s->o->until;
     late = late || (s->o->work > 0 && clock_work() >= s->o->work);
     if (late) s->done = s->late = true;
