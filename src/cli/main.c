@@ -47,7 +47,7 @@ static const command table[] = {
     {"trace", "TRACE TRACE [-o FILE] [--top N] [--json]",
      "put two traces on one time axis, and print the operations that differ most", false,
      command_trace},
-    {"profile", "RECIPE FILE [key=value ...] [--without optimizer] [--steps N] [--json]",
+    {"profile", "RECIPE FILE [key=value ...] [--without optimizer] [--steps N] [--why] [--json]",
      "explain a PyTorch or Nsight profile or a Megatron log, and compare it with the prediction",
      false, command_profile},
     {"train",

@@ -11,7 +11,7 @@
 enum { STEPS_MAX = 1000000 };
 
 typedef struct profile_words {
-    bool json;
+    bool json, why, everything;
     const char *without, *steps, *stack;
 } profile_words;
 
@@ -52,6 +52,8 @@ static status read_recipe(recipe *r, const cli_words *w, int without, bool *done
 static status read_words(profiled *q, const profile_words *w, error *err)
 {
     q->json = w->json;
+    q->why = w->why;
+    q->everything = w->everything;
     if (w->steps) TRY(word_count("--steps", w->steps, STEPS_MAX, &q->steps, err));
     if (!w->without) return OK;
     if (strcmp(w->without, "optimizer") != 0)
@@ -123,6 +125,9 @@ int command_profile(int argc, char **argv)
          NULL, &own.steps},
         {"--stack", "NAME", "container generation; unset: the newest in the hardware file", NULL,
          &own.stack},
+        {"--why", NULL, "add the evidence, every fix, and kernels that waited for the host",
+         &own.why, NULL},
+        {"--everything", NULL, "add all figures", &own.everything, NULL},
         {"--json", NULL, "print JSON (docs/JSON.md)", &own.json, NULL},
     };
     arena *a = arena_create();
@@ -130,7 +135,7 @@ int command_profile(int argc, char **argv)
     recipe *r = ARENA_NEW(a, recipe);
     error err = {{0}};
     bool done = false;
-    cli_words words = {"profile", argc, argv, options, 4};
+    cli_words words = {"profile", argc, argv, options, 6};
     int file = find_file(&words, a);
     status st = read_recipe(r, &words, file, &done, a, &err);
     if (!st && !done && !file)

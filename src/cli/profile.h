@@ -16,7 +16,7 @@ typedef struct profile_row {
 
 typedef struct profiled {
     const char *path;
-    bool json, without_optimizer;
+    bool json, without_optimizer, why, everything;
     int64_t steps;
     const setup *s;
     const hardware *hw;

@@ -40,7 +40,7 @@ printf '{"model_type": "a\\u001b[31mb"}' >"$work/model/config.json"
 expect escape_in_a_config 2 'holds a control character' "$moefold" check "$work/model"
 printf '[{"ph":"X","cat":"kernel","name":"k\\n\\u001b]0;x%s","ts":1,"dur":2,"pid":0,"tid":7,"args":{"correlation":1}}]' \
     "$(printf '\e[2J\377')" >"$work/trace.json"
-"$moefold" profile tiny "$work/trace.json" cluster.gpu=H100 >"$work/out" 2>&1
+"$moefold" profile tiny "$work/trace.json" cluster.gpu=H100 --everything >"$work/out" 2>&1
 check escape_in_a_kernel grep -qF 'k\n\x1b]0;x\x1b[2J\xff' "$work/out"
 check no_control_characters_are_printed [ -z "$(LC_ALL=C tr -d '\n\40-\176' <"$work/out")" ]
 "$moefold" profile tiny "$work/trace.json" cluster.gpu=H100 --json >"$work/out"

@@ -4,13 +4,17 @@
 data=tests/data/profile
 small=(qwen3-30b-a3b model.num_layers=4 --gpus 1xH200 seq=4K)
 
-expect the_small_batch_is_bound_by_the_host 0 '^Wall +host: [5-9][0-9] %' \
+expect the_small_batch_is_bound_by_the_host 0 '^LIMITED +by the host .launches.: [5-9][0-9] %' \
     "$moefold" profile "${small[@]}" gbs=1 mbs=1 $data/megatron-1x4k.json.gz --without optimizer
-expect the_large_one_computes 0 '^Wall +compute' \
+expect the_large_one_computes 0 '^LIMITED +by compute' \
     "$moefold" profile "${small[@]}" gbs=8 mbs=8 $data/megatron-8x4k.json.gz --without optimizer
+expect all_figures_are_there 0 '^Wall +host: [5-9][0-9] %' \
+    "$moefold" profile "${small[@]}" gbs=1 mbs=1 $data/megatron-1x4k.json.gz --without optimizer --everything
+expect the_reasons_alone 0 '^Host +launches these late: expert GEMM' \
+    "$moefold" profile "${small[@]}" gbs=1 mbs=1 $data/megatron-1x4k.json.gz --without optimizer --why
 expect graphs_are_a_fix_of_the_host 0 'cuda_graph_impl=transformer_engine' \
     "$moefold" profile "${small[@]}" gbs=1 mbs=1 $data/megatron-1x4k.json.gz
-expect a_log_is_taken 0 'median of the last 2: 21.1 s' \
+expect a_log_is_taken 0 '^STEP +21.10 s .21.0 to 21.2. measured, the median of the last 2' \
     "$moefold" profile recipes/qwen3-30b-4k-h100.yaml $data/megatron.log
 expect another_gpu_is_said 0 'measured on NVIDIA H200, predicted for H100' \
     "$moefold" profile recipes/qwen3-30b-4k-h100.yaml $data/nsight.sqlite
@@ -54,16 +58,16 @@ expect truncated_export 2 'SQLite cannot read it|without kernels' "$moefold" pro
 # What launchers write before a line changes nothing, and '[' is no trace.
 tagged() { # NAME TAG
     sed "s/^/$2/" $data/megatron.log >"$work/tagged.log"
-    expect "$1" 0 'median of the last 2: 21.1 s' "$moefold" profile recipes/qwen3-30b-4k-h100.yaml "$work/tagged.log"
-    check "$1_keeps_timers" cmp -s <("$moefold" profile recipes/qwen3-30b-4k-h100.yaml $data/megatron.log | sed 1,3d) \
-        <("$moefold" profile recipes/qwen3-30b-4k-h100.yaml "$work/tagged.log" | sed 1,3d)
+    expect "$1" 0 '^STEP +21.10 s .21.0 to 21.2. measured, the median of the last 2' "$moefold" profile recipes/qwen3-30b-4k-h100.yaml "$work/tagged.log"
+    check "$1_keeps_timers" cmp -s <("$moefold" profile recipes/qwen3-30b-4k-h100.yaml $data/megatron.log --everything | grep -v '^FILE\|^Profile\|^STEP\|megatron.log\|median') \
+        <("$moefold" profile recipes/qwen3-30b-4k-h100.yaml "$work/tagged.log" --everything | grep -v '^FILE\|^Profile\|^STEP\|tagged.log\|median')
 }
 tagged log_of_torchrun '[default0]:'
 tagged log_of_a_rank '[rank3]: '
 tagged log_with_dates '[2026-11-18 10:00:00] '
 tagged log_of_srun '3: [default3]:'
 { echo '[####----] step 1 of 2'; cat $data/megatron.log; } >"$work/progress.log"
-expect log_of_our_progress 0 'median of the last 2: 21.1 s' "$moefold" profile recipes/qwen3-30b-4k-h100.yaml "$work/progress.log"
+expect log_of_our_progress 0 '^STEP +21.10 s .21.0 to 21.2. measured, the median of the last 2' "$moefold" profile recipes/qwen3-30b-4k-h100.yaml "$work/progress.log"
 expect other_part 2 "only the optimizer can be left out" "$moefold" profile tiny $data/megatron.log --without head
 "$moefold" price tiny --trace "$work/ours.json" >/dev/null
 expect our_own_trace 2 'moefold trace A B' "$moefold" profile tiny "$work/ours.json"
