@@ -95,16 +95,35 @@ static const char *recipe_words(int argc, char **argv, arena *a)
     return t.s;
 }
 
+/* No program can be built: what stands against it, and what would repair it. */
+static json_t *refused_json(const report_job *j, const error *why, arena *a)
+{
+    const setup *s = j->s;
+    page_refused_answer x = {.recipe = s->r.name,
+                             .words = j->words,
+                             .gpu = j->hw->name,
+                             .gpus = recipe_int(&s->r, K_N_GPUS),
+                             .model = answer_model(s, a),
+                             .why_not = why->text};
+    if (!rules_fix(j->given, a, &x.fix)) x.fix = NULL;
+    x.violations = answer_violations(&x.n_violations, j->found, a);
+    return answer_json(page_refused_answer, &x);
+}
+
 static status report_recipe(const recipe *r, const report_words *w, bool *good, arena *a,
                             error *err)
 {
     report_job j = {.given = r, .words = w->recipe, .seconds = w->brief ? 0 : SECONDS};
     price_options o;
     status st = price_it(&j, w, &o, a, err);
-    if (st) return st;
-    bool fits;
+    if (st && st != ERR_RULE) return st;
+    bool fits = false;
     json_t *data = page_data("recipe");
-    json_object_set_new(data, "own", report_json(&j, &fits, a));
+    if (st)
+        json_object_set_new(data, "refused", refused_json(&j, err, a));
+    else
+        json_object_set_new(data, "own", report_json(&j, &fits, a));
+    if (st) fprintf(stderr, "moefold report: %s\n", err->text);
     *good = fits && !j.found->n_errors;
     st = page_write(w->out, arena_text(a, "moefold: %s", r->name), data, err);
     json_decref(data);

@@ -3,7 +3,7 @@
 // what is in the data is drawn, what is not is left out, so that a recipe, a plan and a run use the same page. The
 // first screen is the answer: a sentence, what can be copied, memory and time, and what would make it faster.
 function drawPage(data) {
-const own = data.own || null, plan = data.plan || null, run = data.run || null;
+const own = data.own || null, plan = data.plan || null, run = data.run || null, refused = data.refused || null;
 const GIB = 2 ** 30;
 const narrow = matchMedia("(max-width: 760px)").matches;
 const place = id => document.getElementById(id);
@@ -25,7 +25,7 @@ const grouped = n => Math.round(n).toLocaleString("en-US");
 const some = (n, one, many) => `${grouped(n)} ${n === 1 ? one : many || one + "s"}`;
 function bytesText(b) {
   for (const [u, name] of [[GIB, "GiB"], [2 ** 20, "MiB"], [1024, "KiB"]])
-    if (Math.abs(b) >= u) return (b / u).toFixed(Math.abs(b) < 100 * u ? 1 : 0) + "\u00a0" + name;
+    if (Math.abs(b) >= 0.97 * u) return (b / u).toFixed(Math.abs(b) < 100 * u ? 1 : 0) + "\u00a0" + name;
   return grouped(b) + "\u00a0B";
 }
 // Three digits, as no step is known better.
@@ -60,7 +60,7 @@ const tint = (name, k) => `color-mix(in srgb, var(--${name}) ${[100, 55, 80, 40,
 const code = t => el("code", {}, t);
 // A card can be folded. On a phone only the first ones stand open; paper has none of the pictures, and all tables.
 const cards = [], folded = new Set(["knobs"]);
-const open = narrow ? new Set(["rows", "loss", "beside", "schedule"]) : null;
+const open = narrow ? new Set(["rules", "rows", "loss", "beside", "schedule"]) : null;
 function card(id, title, ...children) {
   const body = el("details", { open: !folded.has(id) && (!open || open.has(id)) },
     el("summary", {}, el("h2", { id: id + "-h" }, title)), children);
@@ -145,13 +145,13 @@ function ownSizes() {
 }
 
 // ---- the first screen: one sentence by kind
-const errors = own ? own.violations.filter(v => v.severity === "error") : [];
+const errors = own || refused ? (own || refused).violations.filter(v => v.severity === "error") : [];
 const room = own ? own.memory.usable_bytes - own.memory.peak_bytes : 0;
-const modelName = own ? own.model.name : plan && plan.model || "";
-const cpu = (own || plan).gpu === "cpu", each = cpu ? "rank" : "GPU";
-const machine = plan ? `${grouped(plan.gpus)} x ${plan.gpu}` : own ? `${grouped(own.layout.world)} x ${own.gpu}` : "";
+const modelName = own || refused ? (own || refused).model.name : plan.model || "";
+const cpu = (own || plan || refused).gpu === "cpu", each = cpu ? "rank" : "GPU";
+const machine = plan ? `${grouped(plan.gpus)} x ${plan.gpu}` : own ? `${grouped(own.layout.world)} x ${own.gpu}` : `${grouped(refused.gpus)} x ${refused.gpu}`;
 const roomText = () => own.price.fits ? `fits with ${bytesText(room)} free`
-  : `does not fit: it needs ${bytesText(own.memory.peak_bytes)} of ${bytesText(own.memory.usable_bytes)}, ${bytesText(-room)} too much`;
+  : `does not fit: it needs ${bytesText(own.memory.peak_bytes)}, ${bytesText(-room)} more than can be used`;
 const upper = t => t[0].toUpperCase() + t.slice(1);
 function ofPlan() {
   const best = plan.best[0];
@@ -168,11 +168,12 @@ function ofPlan() {
       next: "moefold check best.yaml --all-ranks", before: "save the recipe as best.yaml, then" };
   }
   const enough = plan.fewest && plan.fewest.gpus || plan.fewest_gpus, seq = plan.seq_length ? ` --seq ${plan.seq_length}` : "", miss = plan.miss;
-  const lines = (plan.violations || []).map(v => `${v.rule}: ${v.message}${(v.repair || []).length ? `; a repair: ${v.repair.join(" ")}` : ""}.`);
+  const lines = [], broken = (plan.violations || []).length;
   if (miss) lines.push(`The nearest: ${sizesText(miss)}; ${restText(miss)}.`);
-  return { good: false, lines, text: miss ? `Nothing fits on ${machine}: the nearest layout needs ${bytesText(miss.peak_bytes)} of ${bytesText(plan.usable_bytes)}` +
-      (enough ? `; ${grouped(enough)} GPUs are the smallest cluster that is enough` : "") : `No layout on ${machine}: ${lines.length ? `every one breaks ${some(lines.length, "rule")}` : plan.why_not || "nothing fits on these GPUs"}`,
-    next: modelName ? `moefold plan ${modelName} --gpus ${enough || 2 * plan.gpus}x${plan.gpu}${seq}` : null };
+  return { good: false, lines, text: miss ? `Nothing fits on ${machine}: the nearest layout needs ${bytesText(miss.peak_bytes)}, and ${bytesText(plan.usable_bytes)} can be used` +
+      (enough ? `; ${grouped(enough)} GPUs are the smallest cluster that is enough` : "") : `No layout on ${machine}: ${broken ? `every one breaks ${some(broken, "rule")}` : plan.why_not || "nothing fits on these GPUs"}`,
+    next: !modelName || broken ? null : `moefold plan ${modelName} --gpus ${enough || plan.gpus}x${plan.gpu}${seq}${enough ? "" : " --more"}`,
+    before: enough ? null : "look for the smallest cluster that is enough" };
 }
 function ofRecipe() {
   const p = own.price, best = (own.best || [])[0], gain = best ? 1 - best.step_s / p.step_s : 0;
@@ -190,6 +191,13 @@ function ofRecipe() {
   return { good: true, lines, text: `Fits with ${bytesText(room)} free, at ${withBand(p.step_s, p.band, " a step")}` +
       (faster ? `; a searched layout is ${percent(gain)} faster` : best ? "; no searched layout is faster" : ""),
     next: faster && !within ? `moefold plan --against ${own.words}` : `moefold check ${own.words} --all-ranks` };
+}
+function ofRefused() {
+  const fix = refused.fix.join(" "), few = refused.fix.length;
+  return { good: false, text: errors.length ? `No program can be built: it breaks ${some(errors.length, "rule")}` +
+      (few ? `; ${some(few, "changed knob")} would repair ${errors.length === 1 ? "it" : "all of them"}` : "") : refused.why_not,
+    lines: fix ? [["The repair: ", code(fix), ". Each was applied and checked."]] : [], before: fix ? "with the repair" : null,
+    next: fix ? `moefold check ${refused.words} ${fix}` : `moefold check ${refused.words} --fix` };
 }
 function ofRun() {
   const s = run.summary, last = run.lines[run.lines.length - 1], first = run.lines.find(l => l[1] !== null), step = median(run.steps), p = own && own.price;
@@ -210,8 +218,8 @@ function ofRun() {
   const state = !s ? "Not finished: " : s.outcome === "finished" ? "" : `${upper(s.outcome)}${asked ? ` at step ${grouped(last[0])} of ${grouped(asked)}` : ""}: `;
   if (s && s.error) lines.unshift(s.error);
   if (s) lines.push(`${some(s.ranks, "rank")} on ${s.machine || "an unnamed machine"}.`);
-  return { good: s ? s.outcome === "finished" : null, text: state + loss + compared, lines,
-    next: own && own.gpu === "cpu" ? "moefold plan deepseek-v3 --gpus 256xH100 --seq 128K" : own ? `moefold plan --against ${own.words}` : null };
+  return { good: s ? s.outcome === "finished" : null, text: state ? state + loss[0].toLowerCase() + loss.slice(1) + compared : loss + compared, lines,
+    next: state ? null : own && own.gpu === "cpu" ? "moefold plan deepseek-v3 --gpus 256xH100 --seq 128K" : own ? `moefold plan --against ${own.words}` : null };
 }
 
 // Copies text. Where the clipboard is denied an old way is tried, and then the text is shown, selected.
@@ -274,7 +282,7 @@ function memoryBar() {
         .concat(free > 0 ? [{ part: free, cls: "free", title: `free: ${bytesText(free)}`, label: ["free", bytesText(free)] }] : []),
       far ? null : el("span", { class: "usable" + (m.peak_bytes > m.usable_bytes ? " over" : ""), style: `left:${at.toFixed(2)}%`, title: `usable: ${bytesText(m.usable_bytes)}` })),
     el("p", { class: "keys" }, shown.map(g => el("span", { class: "key" }, el("i", { style: `background-color:${g.fill}` }), `${g.title} ${bytesText(g.bytes)}`)),
-      far ? null : el("span", { class: "key" }, el("i", { class: "line" }), `usable ${bytesText(m.usable_bytes)}`)));
+      far ? null : el("span", { class: "key" }, el("i", { class: "line" + (m.peak_bytes > m.usable_bytes ? " over" : "") }), `usable ${bytesText(m.usable_bytes)}`)));
 }
 // What makes it faster, fits, and gains more than the price may be wrong about.
 function worthChanging() {
@@ -291,9 +299,9 @@ function worthChanging() {
     fits.length ? [" The largest: ", code(fits[0].change), `, ${change(fits[0].gain)}.`] : null);
 }
 function head() {
-  const said = plan ? ofPlan() : run ? ofRun() : ofRecipe(), p = own && own.price, box = place("head");
-  const seq = plan ? plan.seq_length : own.model.seq_length, gbs = plan ? plan.global_batch_size : own.global_batch_size;
-  const kind = plan ? "Plan" : run ? "Run " + run.path : own.recipe === modelName ? "Recipe" : own.recipe;
+  const said = plan ? ofPlan() : run ? ofRun() : own ? ofRecipe() : ofRefused(), p = own && own.price, box = place("head");
+  const seq = plan ? plan.seq_length : (own || refused).model.seq_length, gbs = plan ? plan.global_batch_size : own && own.global_batch_size;
+  const kind = plan ? "Plan" : run ? "Run " + run.path : (own || refused).recipe === modelName ? "Recipe" : (own || refused).recipe;
   const facts = [kind, modelName, machine, seq ? `${grouped(seq)} tokens` : null, gbs ? `global batch ${grouped(gbs)}` : null].filter(Boolean);
   document.title = [modelName, machine, plan ? "plan" : run ? "run" : "recipe"].filter(Boolean).join(", ") + " - moefold";
   const c = own && own.copies, notes = own && !run ? own.violations.filter(v => v.severity !== "error") : [];
@@ -310,7 +318,6 @@ function head() {
   }
   if (p && !run) box.append(el("p", { class: "line" }, el("b", {}, `Bottleneck: ${p.wall}. `), p.evidence + ". All times are predicted.",
     own.estimate ? ` They are estimates: our kernels were not measured on ${own.gpu}.` : ""));
-  for (const v of errors.slice(1)) box.append(el("p", { class: "bad line" }, `${v.rule}: ${v.message}`));
   box.append(el("div", { class: "bar copies" },
     c ? copier("Copy the recipe", "the recipe", c.recipe) : null,
     c && c.megatron ? copier("Copy Megatron-LM's arguments", "the arguments for Megatron-LM", c.megatron) : null,
@@ -761,7 +768,7 @@ function rows() {
   const part = l => table([{ n: "Row" }, "Layout", { n: "Step" }, { n: "Against row 1" }, { n: "Free" }, "Verdict", "Bottleneck"], l, { caption: "Best layouts", stack: true });
   card("rows", ties > 1 ? `The best ${plan.best.length}: ${ties} are ties` : `The best ${plan.best.length}`,
     el("p", { class: "soft" }, ties > 1 ? "The price cannot tell ties apart. They are ordered by what published runs support, by likeness to them, and by room." :
-      "The first is faster than the others by more than the uncertainty of a difference."),
+      first.band ? "The first is faster than the others by more than the uncertainty of a difference." : "How far prices may be off is not known of this machine."),
     part(list.slice(0, shown)), shown < list.length ? el("details", {}, el("summary", {}, some(list.length - shown, "more row")), part(list.slice(shown))) : null);
 }
 function reasons() {
@@ -775,6 +782,13 @@ function reasons() {
         w.rule ? el("span", {}, "breaks ", code(w.rule)) : w.fits === false ? el("span", { class: "bad" }, "does not fit")
           : w.why_not || (w.step_s > first.step_s ? "slower" : "faster")])),
       { caption: "Alternatives to each choice", stack: true }));
+}
+
+// ---- broken rules
+function rules() {
+  const list = errors.length ? errors : plan ? plan.violations || [] : [];
+  if (list.length) card("rules", some(list.length, "broken rule"), table(["Rule", "What is wrong", "A repair"],
+    list.map(v => [code(v.rule), v.message, v.repair && v.repair.length ? code(v.repair.join(" ")) : "-"]), { caption: "Broken rules", stack: true }));
 }
 
 // ---- ranks
@@ -1039,6 +1053,7 @@ function links() {
 
 // ---- all of it
 head();
+rules();
 if (run) { losses(); beside(); }
 rows();
 reasons();
@@ -1046,8 +1061,8 @@ if (plan) front();
 if (run && run.schedule)
   schedule(run.schedule, "measured", "Schedule, measured", "The last traced step, on the first rank of each stage.");
 if (own) schedule(own.schedule, "schedule", run ? "Schedule, predicted" : "Schedule");
-ladder();
-if (!plan) front();
+if (own || plan) ladder();
+if (own && !plan) front();
 changes();
 if (own) times();
 if (run) memoryMeasured();

@@ -50,6 +50,8 @@ page dense-one qwen3-0.6b --gpus 1xH100 seq=4K gbs=8
 page dense-large 1 llama-3-70b --gpus 8xH100 tp=8 gbs=16 seq=8K
 page too-large 1 recipes/dsv3-128k-h100.yaml mbs=8 --brief
 page too-large-searched 1 recipes/qwen3-30b-4k-h100.yaml mbs=16
+page refused 1 recipes/qwen3-30b-4k-h100.yaml tp=3 ep=7
+page not-known 1 qwen3-30b-a3b --gpus 16xH100 optimizer.optimizer=muon
 page broken 1 recipes/dsv3-128k-h100.yaml gbs=60 --brief
 page on-cpu tiny cluster.gpu=cpu cluster.n_gpus=8 tp=2 pp=2 vpp=2 ep=4 etp=1 mbs=1 gbs=16 seq=256
 page ours tiny cluster.gpu=h100 moefold.target=moefold --gpus 8xH100 gbs=16
@@ -84,14 +86,15 @@ sentence() { # NAME PATTERN: of its first screen
 files=("${pages[@]/%/.html}")
 check every_page_can_be_read node tests/cli/page_browser.js "${files[@]/#/$dir/}"
 sentence plan-h100 '^Use TP .*: [0-9.]+ s a step \([0-9.]+ to [0-9.]+\), fits with [0-9.]+ .iB free\.$'
-sentence plan-none '^Nothing fits on 8 x H100: the nearest layout needs .* of .*\.$'
+sentence plan-none '^Nothing fits on 8 x H100: the nearest layout needs .*, and .* can be used\.$'
 sentence plan-illegal '^No layout on 16 x H100: every one breaks 2 rules'
 sentence moe '^Fits with [0-9.]+ GiB free, at .* a step \(.*\)(; a searched layout is [0-9.]+ % faster|; no searched layout is faster)\.$'
+sentence refused '^No program can be built: it breaks [0-9]+ rules; [0-9]+ changed knobs would repair all of them\.$'
 sentence broken '^Breaks 1 rule: '
-sentence too-large '^Breaks 1 rule: .*; it does not fit: it needs .*\.$'
-sentence too-large-searched '^Does not fit: it needs .* too much; a searched layout fits, at .* a step\.$'
+sentence too-large '^Breaks 1 rule: .*; it does not fit: it needs .*more than can be used\.$'
+sentence too-large-searched '^Does not fit: it needs .* more than can be used; a searched layout fits, at .* a step\.$'
 sentence run '^Loss [0-9.]+ to [0-9.]+ in 12 steps; '
-sentence run-half '^Not finished: Loss '
-sentence run-failed '^Failed at step .* of 12: Loss '
+sentence run-half '^Not finished: loss '
+sentence run-failed '^Failed at step .* of 12: loss '
 for name in plan-h100 moe run; do check "${name}_can_be_used" node tests/cli/page_browser.js --use "$dir/$name.html" "$dir/plan-none.html"; done
 exit $failed

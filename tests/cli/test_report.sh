@@ -111,7 +111,8 @@ done
 expect out_is_needed 2 'no output file is given; repair: -o page.html' "$moefold" report tiny
 expect a_recipe_is_needed 2 'name a recipe' "$moefold" report -o "$work/x.html"
 expect folder_must_be_there 3 'nowhere/x.html: cannot be written' "$moefold" report tiny cluster.gpu=cpu --brief -o "$work/nowhere/x.html"
-expect broken_recipe_is_refused 1 'no program can be built' "$moefold" report tiny cluster.gpu=cpu tp=3 --brief -o "$work/x.html"
+expect broken_recipe_is_refused 1 'no program can be built' "$moefold" report tiny cluster.gpu=cpu tp=3 --brief -o "$work/refused.html"
+expect page_of_a_broken_recipe_has_its_repair 0 '"fix":\["' cat "$work/refused.html"
 head -c 3000 "$work/plan.json" >"$work/cut.json"
 expect cut_plan_is_refused 2 'cut.json:1:.*cut short or not JSON; repair: write the plan again' "$moefold" report "$work/cut.json" -o "$work/x.html"
 python3 -c 'import json,sys; d=json.load(open(sys.argv[1])); del d["front"][0]["step_s"]; json.dump(d,open(sys.argv[2],"w"))' "$work/plan.json" "$work/row.json"
