@@ -18,10 +18,10 @@ int answer_peak_parts(peak_part *out, const fit *f, arena *a)
     return peak_parts(out, &f->memory, f->megatron ? NULL : f->bytes, a);
 }
 
-static const link_answer *links_of(const double bytes[LINK_COUNT], arena *a)
+static const link_answer *links_of(const double bytes[LINK_KINDS], arena *a)
 {
     link_answer *x = ARENA_NEW(a, link_answer);
-    *x = (link_answer){bytes[LINK_NODE], bytes[LINK_DOMAIN], bytes[LINK_ACROSS]};
+    *x = (link_answer){bytes[LINK_IN_NODE], bytes[LINK_IN_DOMAIN], bytes[LINK_OUTSIDE]};
     return x;
 }
 
@@ -29,16 +29,16 @@ static const links_answer *answer_links(const audit_result *r, arena *a)
 {
     links_answer *x = ARENA_NEW(a, links_answer);
     group_links_answer *groups = ARENA_ARRAY(a, group_links_answer, GROUP_COUNT);
-    most_answer *most = ARENA_ARRAY(a, most_answer, LINK_COUNT);
-    *x = (links_answer){links_of(r->link_bytes, a), most, LINK_COUNT, groups, 0};
+    most_answer *most = ARENA_ARRAY(a, most_answer, LINK_KINDS);
+    *x = (links_answer){links_of(r->link_bytes, a), most, LINK_KINDS, groups, 0};
     for (int g = 0; g < GROUP_COUNT; g++) {
         const double *b = r->group_bytes[g];
         if (b[0] + b[1] + b[2] > 0)
             groups[x->n_groups++] =
                 (group_links_answer){comm_group_name((comm_group)g), links_of(b, a)};
     }
-    for (int k = 0; k < LINK_COUNT; k++)
-        most[k] = (most_answer){audit_link_name((audit_link)k), r->most_rank[k], r->most[k]};
+    for (int k = 0; k < LINK_KINDS; k++)
+        most[k] = (most_answer){audit_link_name((link_kind)k), r->most_rank[k], r->most[k]};
     return x;
 }
 

@@ -4,7 +4,7 @@
 
 #include "cli/check_audit.h"
 
-static const char *const link_texts[LINK_COUNT] = {"intra-node", "intra NVLink domain",
+static const char *const link_texts[LINK_KINDS] = {"intra-node", "intra NVLink domain",
                                                    "inter-node"};
 
 static const char *bytes_text(arena *a, double bytes)
@@ -30,10 +30,10 @@ static void print_faults(const audit_result *r)
 
 /* ---- links */
 
-static void print_link_row(const char *name, const double bytes[LINK_COUNT], arena *a)
+static void print_link_row(const char *name, const double bytes[LINK_KINDS], arena *a)
 {
     printf("         %-12s", name);
-    for (int k = 0; k < LINK_COUNT; k++) printf(" %21s", bytes_text(a, bytes[k]));
+    for (int k = 0; k < LINK_KINDS; k++) printf(" %21s", bytes_text(a, bytes[k]));
     printf("\n");
 }
 
@@ -41,7 +41,7 @@ static void print_links(const audit_result *r, arena *a)
 {
     cli_print("Links", "bytes that all ranks send in a step (uniform routing assumed)\n\n");
     printf("         %-12s", "group");
-    for (int k = 0; k < LINK_COUNT; k++) printf(" %21s", link_texts[k]);
+    for (int k = 0; k < LINK_KINDS; k++) printf(" %21s", link_texts[k]);
     printf("\n");
     for (int g = 0; g < GROUP_COUNT; g++) {
         const double *b = r->group_bytes[g];
@@ -50,7 +50,7 @@ static void print_links(const audit_result *r, arena *a)
     print_link_row("all", r->link_bytes, a);
     print_link_row("busiest rank", r->most, a);
     printf("         %-12s", "  which");
-    for (int k = 0; k < LINK_COUNT; k++) {
+    for (int k = 0; k < LINK_KINDS; k++) {
         if (r->most[k] > 0)
             printf(" %16s %4" PRId64, "rank", r->most_rank[k]);
         else
@@ -180,13 +180,13 @@ void cli_print_audit_rank(const setup *s, const audit_result *r, int64_t rank, a
     print_host(c, a);
     cli_print("\nSends", "in a step (uniform routing assumed)\n\n         %-12s %7s %12s", "group",
               "members", "messages");
-    for (int k = 0; k < LINK_COUNT; k++) printf(" %21s", link_texts[k]);
+    for (int k = 0; k < LINK_KINDS; k++) printf(" %21s", link_texts[k]);
     printf("\n");
     for (int g = 0; g < GROUP_COUNT; g++) {
         if (!x.messages[g]) continue;
         printf("         %-12s %7" PRId64 " %12s", comm_group_name((comm_group)g),
                group_width(s, (comm_group)g), text_grouped(a, x.messages[g]));
-        for (int k = 0; k < LINK_COUNT; k++) printf(" %21s", bytes_text(a, x.bytes[g][k]));
+        for (int k = 0; k < LINK_KINDS; k++) printf(" %21s", bytes_text(a, x.bytes[g][k]));
         printf("\n");
     }
     printf("\n");

@@ -116,3 +116,9 @@ int64_t layout_fewest(int64_t tp, int64_t cp, int64_t pp, int64_t ep, int64_t et
     if (tp < 1 || cp < 1 || pp < 1 || ep < 1 || etp < 1) return 0;
     return mul_sat(pp, lcm64(mul_sat(tp, cp), mul_sat(etp, ep)));
 }
+
+link_kind layout_link(const layout *l, int64_t a, int64_t b)
+{
+    if (a / l->gpus_per_node == b / l->gpus_per_node) return LINK_IN_NODE;
+    return a / layout_domain(l) == b / layout_domain(l) ? LINK_IN_DOMAIN : LINK_OUTSIDE;
+}

@@ -70,6 +70,16 @@ typedef struct group_reach {
 } group_reach;
 group_reach group_reach_of(const layout *l, const group_kind *k);
 
+/* Ranks of an NVLink domain, which holds a node at least. */
+static inline int64_t layout_domain(const layout *l)
+{
+    return l->nvlink_domain > l->gpus_per_node ? l->nvlink_domain : l->gpus_per_node;
+}
+
+/* The link between two ranks. */
+typedef enum link_kind { LINK_IN_NODE, LINK_IN_DOMAIN, LINK_OUTSIDE, LINK_KINDS } link_kind;
+link_kind layout_link(const layout *l, int64_t a, int64_t b);
+
 /* First rank of pipeline stage p (all other coordinates 0). */
 int64_t layout_stage_rank(const layout *l, int64_t p);
 

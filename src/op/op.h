@@ -193,6 +193,9 @@ typedef enum op_trait {
     GIVES = 8192,        /* one half of a pair of messages with a tag, */
     TAKES = 16384,       /* the other half */
     BY_TABLE = 32768,    /* a message of rows of DIM_EXCHANGE_W elements, as many as a table says */
+    GATHERS = 65536,     /* a message after which every member has what each one gives, */
+    SCATTERS = 131072,   /* that has a block of its own for each member, */
+    SUMS = 262144,       /* that adds up what members give */
 } op_trait;
 
 typedef enum op_gradient { GRADIENT_NONE, GRADIENT_OF_INPUTS, GRADIENT_OF_WEIGHTS } op_gradient;
@@ -251,6 +254,12 @@ op_stream op_stream_channel(op_stream s);
 static inline bool op_is_comm(op_kind k)
 {
     return op_infos[k].cost == COST_CLASS_COLLECTIVE;
+}
+
+/* A sum that all get is a scatter of sums and a gather, each of a member's part of N. */
+static inline bool op_goes_twice(op_kind k)
+{
+    return op_is(k, SUMS) && op_is(k, GATHERS);
 }
 
 /* Is it a copy to or from the host? */

@@ -51,9 +51,6 @@ typedef struct op_cost {
     int owner;       /* of its buffers, as in buf */
 } op_cost;
 
-/* Links, from the nearest on. */
-typedef enum link_kind { LINK_IN_NODE, LINK_IN_DOMAIN, LINK_OUTSIDE, LINK_KINDS } link_kind;
-
 /* A group as its messages see it: that of rank 0, for all are cut alike. */
 typedef struct group_facts {
     double members, in_node, in_domain; /* of all; of those in a member's own node, domain */

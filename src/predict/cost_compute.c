@@ -104,10 +104,10 @@ static double own_part(const cost_model *c, const segment *seg, const op *o)
     int x = op_first_buf(o);
     for (int i = 0; i < seg->n_ops[back]; i++) {
         const op *m = &seg->ops[back][i];
-        if (m->group != GROUP_TP) continue;
-        if (m->kind == OP_ALL_GATHER && m->out[OUT_ALL_GATHER_y] == x)
+        if (m->group != GROUP_TP || m->out[OUT_MESSAGE_y] != x) continue;
+        if (op_is(m->kind, STEPPED)) return 0;
+        if (op_is(m->kind, GATHERS) && !op_is(m->kind, SUMS))
             return 1 / c->groups[GROUP_TP].members;
-        if (m->kind == OP_SHIFT && m->out[OUT_SHIFT_y] == x) return 0;
     }
     return 1;
 }
@@ -347,7 +347,7 @@ double cost_chunk(const cost_model *c, const op *o)
     if (o->role != ROLE_LOGIT_SUMS) return 1;
     const setup *s = c->s;
     double tokens = (double)s->j.seq * (double)s->j.mbs;
-    return (double)o->dim[DIM_ALL_GATHER_N] / 3 / (tokens / (double)s->lay.cp);
+    return (double)o->dim[DIM_MESSAGE_N] / 3 / (tokens / (double)s->lay.cp);
 }
 
 double cost_head(const cost_model *c, const segment *seg, const op *o)

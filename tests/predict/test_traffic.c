@@ -29,10 +29,10 @@ static void replicas_send_gradients_and_weights(void **state)
     double slice = (double)r.fullest->bytes[REGION_GRADIENTS] / 8;
     audit_traffic t = audit_rank_traffic(&r, 3);
     /* a slice to each of 7 others, summed gradients and then weights */
-    assert_true(fabs(t.bytes[GROUP_DP_CP][LINK_NODE] - 2 * slice * 1) <= 1);
-    assert_true(fabs(t.bytes[GROUP_DP_CP][LINK_DOMAIN] - 2 * slice * 2) <= 1);
-    assert_true(fabs(t.bytes[GROUP_DP_CP][LINK_ACROSS] - 2 * slice * 4) <= 1);
-    assert_true(fabs(r.group_bytes[GROUP_DP_CP][LINK_ACROSS] - 8 * 2 * slice * 4) <= 8);
+    assert_true(fabs(t.bytes[GROUP_DP_CP][LINK_IN_NODE] - 2 * slice * 1) <= 1);
+    assert_true(fabs(t.bytes[GROUP_DP_CP][LINK_IN_DOMAIN] - 2 * slice * 2) <= 1);
+    assert_true(fabs(t.bytes[GROUP_DP_CP][LINK_OUTSIDE] - 2 * slice * 4) <= 1);
+    assert_true(fabs(r.group_bytes[GROUP_DP_CP][LINK_OUTSIDE] - 8 * 2 * slice * 4) <= 8);
     made_release(&x);
 }
 
@@ -44,8 +44,8 @@ static void stages_send_hidden_states(void **state)
     audited(&x, &r, "tiny",
             "GPU=cpu N_GPUS=4 GPUS_PER_NODE=2 NVLINK=2 PP=4 MBS=1 GBS=6 SEQ=64 BALANCING=none");
     double message = 4.0 * 64 * (double)x.s.m.hidden;
-    assert_true(fabs(r.group_bytes[GROUP_PP][LINK_NODE] - 2 * 6 * 2 * message) <= 1);
-    assert_true(fabs(r.group_bytes[GROUP_PP][LINK_ACROSS] - 6 * 2 * message) <= 1);
+    assert_true(fabs(r.group_bytes[GROUP_PP][LINK_IN_NODE] - 2 * 6 * 2 * message) <= 1);
+    assert_true(fabs(r.group_bytes[GROUP_PP][LINK_OUTSIDE] - 6 * 2 * message) <= 1);
     /* three borders, both ways, both ends; then tallies */
     assert_int_equal(r.messages, 2 * 3 * 6 * 2 + 4);
     made_release(&x);
@@ -160,7 +160,7 @@ static double across(const char *words)
     made x;
     audit_result r;
     audited(&x, &r, "deepseek-v3", words);
-    double bytes = r.group_bytes[GROUP_EP][LINK_ACROSS] + r.group_bytes[GROUP_TP_EP][LINK_ACROSS];
+    double bytes = r.group_bytes[GROUP_EP][LINK_OUTSIDE] + r.group_bytes[GROUP_TP_EP][LINK_OUTSIDE];
     made_release(&x);
     return bytes;
 }

@@ -4,23 +4,27 @@
 #include "backend/comm/state.h"
 #include "backend/comm/adder.h"
 
-/* Which message an operation is, and which of its sizes say what (-1: it has none). */
-typedef struct row {
-    message_kind kind;
-    int n, step, tag;
-    bool from_x, to_y;
-} row;
-
-static const row rows[] = {
-    [OP_ALL_GATHER] = {MESSAGE_GATHER, DIM_ALL_GATHER_N, -1, -1, true, true},
-    [OP_REDUCE_SCATTER] = {MESSAGE_REDUCE_SCATTER, DIM_REDUCE_SCATTER_N, -1, -1, true, true},
-    [OP_ALL_REDUCE] = {MESSAGE_ALL_REDUCE, DIM_ALL_REDUCE_N, -1, -1, false, true},
-    [OP_ALL_TO_ALL] = {MESSAGE_ALL_TO_ALL, DIM_ALL_TO_ALL_N, -1, -1, true, true},
-    [OP_EXCHANGE] = {MESSAGE_EXCHANGE, DIM_EXCHANGE_W, -1, -1, true, true}, /* of a row */
-    [OP_SHIFT] = {MESSAGE_SHIFT, DIM_SHIFT_N, DIM_SHIFT_STEP, -1, true, true},
-    [OP_SEND] = {MESSAGE_SEND, DIM_SEND_N, DIM_SEND_STEP, DIM_SEND_TAG, true, false},
-    [OP_RECV] = {MESSAGE_RECV, DIM_RECV_N, DIM_RECV_STEP, DIM_RECV_TAG, false, true},
+static const message_kind kinds[] = {
+    [OP_ALL_GATHER] = MESSAGE_GATHER,
+    [OP_REDUCE_SCATTER] = MESSAGE_REDUCE_SCATTER,
+    [OP_ALL_REDUCE] = MESSAGE_ALL_REDUCE,
+    [OP_ALL_TO_ALL] = MESSAGE_ALL_TO_ALL,
+    [OP_EXCHANGE] = MESSAGE_EXCHANGE,
+    [OP_SHIFT] = MESSAGE_SHIFT,
+    [OP_SEND] = MESSAGE_SEND,
+    [OP_RECV] = MESSAGE_RECV,
 };
+
+/* Elements of a block; of an exchange those of a row. */
+static int64_t elements(const op *o)
+{
+    return o->dim[op_is(o->kind, BY_TABLE) ? DIM_EXCHANGE_W : DIM_MESSAGE_N];
+}
+
+static bool is_pair(op_kind k)
+{
+    return op_is(k, GIVES) || op_is(k, TAKES);
+}
 
 /* Anywhere else in x the sum would overwrite what others still read. */
 static void lies_at_its_place(comm *c, const message *m)
@@ -37,15 +41,13 @@ static void lies_at_its_place(comm *c, const message *m)
 
 status comm_can(const op *o, error *err)
 {
-    const row *r = &rows[o->kind];
     const char *what = op_infos[o->kind].name, *name = o->name ? o->name : "";
-    bool sums = r->kind == MESSAGE_REDUCE_SCATTER || r->kind == MESSAGE_ALL_REDUCE;
-    if (sums && !adder_has(o->type))
+    if (op_is(o->kind, SUMS) && !adder_has(o->type))
         return error_set(err, ERR_MACHINE,
                          "operation %s (%s): collectives cannot sum %s; they sum FP32, FP64, BF16, "
                          "FP16 and INT32",
                          name, what, dtype_name(o->type));
-    int64_t n = o->dim[r->n];
+    int64_t n = elements(o);
     if (dtype_elements(o->type, dtype_bytes(o->type, n)) != n)
         return error_set(err, ERR_MACHINE,
                          "operation %s (%s): %lld elements of %s do not fill whole bytes; messages "
@@ -56,24 +58,23 @@ status comm_can(const op *o, error *err)
 
 int comm_start(comm *c, const op *o, void *const *in, void *const *out)
 {
-    const row *r = &rows[o->kind];
     error err;
     if (comm_can(o, &err)) comm_abort(c, ERR_MACHINE, err.text);
-    message *m = comm_take(c, r->kind, o->group, op_infos[o->kind].name);
+    message *m = comm_take(c, kinds[o->kind], o->group, op_infos[o->kind].name);
     m->name = o->name;
     m->type = o->type;
     m->stream = o->stream;
-    m->n = o->dim[r->n];
+    m->n = elements(o);
     if (dtype_bits(m->type) < 8) { /* whole bytes, as comm_can has seen */
         m->n = dtype_bytes(m->type, m->n);
         m->type = DTYPE_U8;
     }
-    m->step = r->step < 0 ? 0 : o->dim[r->step];
-    m->tag = r->tag < 0 ? 0 : o->dim[r->tag];
-    if (r->from_x) m->x = in[IN_MESSAGE_x];
-    if (r->to_y) m->y = out[OUT_MESSAGE_y];
-    if (o->kind == OP_EXCHANGE) m->table = in[IN_EXCHANGE_table];
-    if (o->kind == OP_REDUCE_SCATTER) {
+    m->step = op_is(o->kind, STEPPED) ? o->dim[DIM_MESSAGE_STEP] : 0;
+    m->tag = is_pair(o->kind) ? o->dim[DIM_MESSAGE_TAG] : 0;
+    if (*op_infos[o->kind].in) m->x = in[IN_MESSAGE_x];
+    if (*op_infos[o->kind].out) m->y = out[OUT_MESSAGE_y];
+    if (op_is(o->kind, BY_TABLE)) m->table = in[IN_EXCHANGE_table];
+    if (op_is(o->kind, SUMS) && op_is(o->kind, SCATTERS)) {
         m->in_place = o->out[OUT_REDUCE_SCATTER_left] >= 0;
         if (c->groups[m->group].n > 1) lies_at_its_place(c, m);
     }
@@ -84,7 +85,7 @@ int comm_start(comm *c, const op *o, void *const *in, void *const *out)
 /* Data of a SEND goes one way, the word that it was taken the other: a tag for each. */
 static void pair_note(message *m, const op *o, const comm_note *n)
 {
-    bool gives = (o->kind == OP_SEND) != n->last;
+    bool gives = op_is(o->kind, GIVES) != n->last;
     m->kind = gives ? MESSAGE_SEND : MESSAGE_RECV;
     m->x = gives ? n->mine : NULL;
     m->y = gives ? NULL : n->all;
@@ -94,12 +95,11 @@ static void pair_note(message *m, const op *o, const comm_note *n)
 
 static void count_data(comm *c, message *m, const op *o, const int32_t *table)
 {
-    const row *r = &rows[o->kind];
-    message data = {.kind = r->kind,
+    message data = {.kind = kinds[o->kind],
                     .group = o->group,
                     .type = o->type,
-                    .n = o->dim[r->n],
-                    .step = r->step < 0 ? 0 : o->dim[r->step],
+                    .n = elements(o),
+                    .step = op_is(o->kind, STEPPED) ? o->dim[DIM_MESSAGE_STEP] : 0,
                     .table = table};
     c->stats.messages[o->stream]++;
     comm_count_as(c, m, &data);
@@ -113,7 +113,6 @@ void comm_counts(comm *c, const op *o, const int32_t *table)
 
 int comm_meet(comm *c, const op *o, const comm_note *n)
 {
-    const row *r = &rows[o->kind];
     message *m = comm_take(c, MESSAGE_GATHER, o->group, op_infos[o->kind].name);
     m->name = o->name;
     m->stream = o->stream;
@@ -121,7 +120,7 @@ int comm_meet(comm *c, const op *o, const comm_note *n)
     m->n = (int64_t)n->bytes;
     m->x = n->mine;
     m->y = n->all;
-    if (message_is_pair(&(message){.kind = r->kind})) pair_note(m, o, n);
+    if (is_pair(o->kind)) pair_note(m, o, n);
     m->counted = true;
     if (!n->last) count_data(c, m, o, n->table);
     stream_put(c, m);

@@ -7,20 +7,16 @@
  * blocking calls (STREAM_HOST) are neither counted nor delayed. */
 #include "backend/comm/state.h"
 
-static comm_level level_between(const layout *l, int64_t a, int64_t b)
-{
-    if (a == b) return LEVEL_SELF;
-    if (a / l->gpus_per_node == b / l->gpus_per_node) return LEVEL_NODE;
-    return a / l->nvlink_domain == b / l->nvlink_domain ? LEVEL_DOMAIN : LEVEL_ACROSS;
-}
-
 void comm_levels(comm *c)
 {
     for (int g = 0; g < GROUP_COUNT; g++) {
         const members *who = &c->groups[g];
         c->level[g] = ARENA_ARRAY(c->a, unsigned char, who->n);
         for (int64_t i = 0; i < who->n; i++)
-            c->level[g][i] = (unsigned char)level_between(&c->s->lay, c->rank, who->ranks[i]);
+            c->level[g][i] =
+                (unsigned char)(who->ranks[i] == c->rank
+                                    ? LEVEL_SELF
+                                    : LEVEL_NODE + layout_link(&c->s->lay, c->rank, who->ranks[i]));
     }
 }
 

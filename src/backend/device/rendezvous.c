@@ -35,7 +35,7 @@ static void fail(const hall *x, const char *why)
 
 static size_t note_bytes(const op *o, int64_t n)
 {
-    size_t table = o->kind == OP_EXCHANGE ? 4 * (size_t)n * sizeof(int32_t) : 0;
+    size_t table = op_is(o->kind, BY_TABLE) ? 4 * (size_t)n * sizeof(int32_t) : 0;
     return offsetof(note, table) + table;
 }
 
@@ -51,35 +51,27 @@ static device_address located(const hall *x, const void *at)
 
 static int64_t elements(const op *o)
 {
-    return o->kind == OP_EXCHANGE ? o->dim[DIM_EXCHANGE_W] : o->dim[DIM_MESSAGE_N];
+    return o->dim[op_is(o->kind, BY_TABLE) ? DIM_EXCHANGE_W : DIM_MESSAGE_N];
 }
 
 /* NULL: nothing is sent. */
 static const void *sent_from(const rendezvous_op *at)
 {
-    if (at->o->kind == OP_ALL_REDUCE) return at->out[OUT_MESSAGE_y];
-    return at->o->kind == OP_RECV ? NULL : at->in[IN_MESSAGE_x];
+    if (op_goes_twice(at->o->kind)) return at->out[OUT_MESSAGE_y];
+    return op_is(at->o->kind, TAKES) ? NULL : at->in[IN_MESSAGE_x];
 }
 
 int64_t rendezvous_sent(const op *o, const op_types *t, int64_t n)
 {
-    switch (o->kind) {
-    case OP_REDUCE_SCATTER:
-    case OP_ALL_TO_ALL:
-        return dtype_bytes(o->type, o->dim[DIM_MESSAGE_N] * n);
-    case OP_EXCHANGE:
-        return dtype_bytes(o->type, t->in_elements[IN_MESSAGE_x]);
-    case OP_RECV:
-        return 0;
-    default:
-        return dtype_bytes(o->type, o->dim[DIM_MESSAGE_N]);
-    }
+    if (op_is(o->kind, TAKES)) return 0;
+    if (op_is(o->kind, BY_TABLE)) return dtype_bytes(o->type, t->in_elements[IN_MESSAGE_x]);
+    return dtype_bytes(o->type, o->dim[DIM_MESSAGE_N] * (op_is(o->kind, SCATTERS) ? n : 1));
 }
 
 static int64_t sent_now(const hall *x)
 {
     int64_t rows = 0;
-    if (x->o->kind != OP_EXCHANGE) return rendezvous_sent(x->o, NULL, x->n);
+    if (!op_is(x->o->kind, BY_TABLE)) return rendezvous_sent(x->o, NULL, x->n);
     for (int64_t q = 0; q < x->n; q++) {
         int64_t end = (int64_t)x->m->table[q] + x->m->table[x->n + q];
         if (end > rows) rows = end;
@@ -91,16 +83,15 @@ static void write_note(const hall *x, const rendezvous_op *at)
 {
     const op *o = x->o;
     note *mine = &x->m->mine;
-    bool shifts = o->kind == OP_SHIFT;
     memset(mine, 0, offsetof(note, table));
-    mine->kind = is_pair(o) ? OP_SEND : (int32_t)o->kind;
+    mine->kind = is_pair(o) ? OP_SEND : (int32_t)o->kind; /* both halves say the same */
     mine->type = (int32_t)o->type;
     mine->n = elements(o);
-    mine->step = shifts ? o->dim[DIM_SHIFT_STEP] : 0;
+    mine->step = op_is(o->kind, STEPPED) && !is_pair(o) ? o->dim[DIM_MESSAGE_STEP] : 0;
     mine->x = x->staged ? (device_address){(device_space)SPACE_WINDOW, (int64_t)x->s}
                         : located(x, sent_from(at));
-    mine->y = located(x, o->kind == OP_SEND ? NULL : at->out[OUT_MESSAGE_y]);
-    if (o->kind == OP_EXCHANGE)
+    mine->y = located(x, op_is(o->kind, GIVES) ? NULL : at->out[OUT_MESSAGE_y]);
+    if (op_is(o->kind, BY_TABLE))
         memcpy(mine->table, x->m->table, 4 * (size_t)x->n * sizeof *mine->table);
 }
 
@@ -164,12 +155,10 @@ static void move_all(const hall *x)
     for (int64_t i = 0; i < x->n; i++) {
         int64_t q = (place + i) % x->n; /* members begin at different ones */
         const char *from = address(x, q, note_at(x, q)->x);
-        issue_copy c = {NULL, NULL, 0};
-        if (x->o->kind == OP_EXCHANGE) c = exchanged(x, q);
-        if (x->o->kind == OP_ALL_GATHER)
-            c = (issue_copy){y + (size_t)q * bytes, from, (int64_t)bytes};
-        if (x->o->kind == OP_ALL_TO_ALL)
-            c = (issue_copy){y + (size_t)q * bytes, from + (size_t)place * bytes, (int64_t)bytes};
+        const size_t block = op_is(x->o->kind, SCATTERS) ? (size_t)place * bytes : 0;
+        issue_copy c = op_is(x->o->kind, BY_TABLE)
+                           ? exchanged(x, q)
+                           : (issue_copy){y + (size_t)q * bytes, from + block, (int64_t)bytes};
         copy_if(list, &n, c.to, c.from, (size_t)c.bytes);
     }
     if (n) x->h->move(x->d, x->s, list, n);
@@ -199,7 +188,7 @@ static void add_up(const hall *x)
 {
     issue_sum sum = {.type = x->o->type, .n_from = (int)x->n, .n_to = 1};
     const int64_t place = x->who->place, n = elements(x->o);
-    bool all = x->o->kind == OP_ALL_REDUCE, parts = all && !x->staged;
+    bool all = op_is(x->o->kind, GATHERS), parts = all && !x->staged;
     int64_t first = all ? 0 : place * n;
     sum.n = n;
     if (parts) part_of(x, n, &first, &sum.n);
@@ -223,23 +212,18 @@ static int64_t place_on(const hall *x, int64_t step)
 
 static void share(const hall *x)
 {
-    int64_t from;
-    switch (x->o->kind) {
-    case OP_ALL_REDUCE:
-    case OP_REDUCE_SCATTER:
+    const op_kind k = x->o->kind;
+    const int64_t step = x->o->dim[DIM_MESSAGE_STEP];
+    if (op_is(k, SUMS)) {
         add_up(x);
-        break;
-    case OP_SHIFT:
-        from = place_on(x, -x->o->dim[DIM_SHIFT_STEP]);
+    } else if (op_is(k, TAKES)) {
+        move_one(x, place_on(x, step), note_at(x, 0));
+    } else if (op_is(k, GIVES)) {
+        return; /* the other side fetches it */
+    } else if (op_is(k, STEPPED)) {
+        const int64_t from = place_on(x, -step);
         move_one(x, from, note_at(x, from));
-        break;
-    case OP_RECV:
-        from = place_on(x, x->o->dim[DIM_MESSAGE_STEP]);
-        move_one(x, from, note_at(x, 0));
-        break;
-    case OP_SEND:
-        break;
-    default:
+    } else {
         move_all(x);
     }
 }
@@ -281,14 +265,14 @@ static void await_all(const hall *x, issue_point_kind p)
     if (!is_pair(o)) {
         for (int64_t q = 0; q < x->n; q++)
             if (q != x->who->place) await_one(x, q, x->s, p);
-    } else if ((o->kind == OP_RECV) == (p == POINT_READY)) {
+    } else if (op_is(o->kind, TAKES) == (p == POINT_READY)) {
         await_one(x, place_on(x, o->dim[DIM_MESSAGE_STEP]), op_stream_opposite(x->s), p);
     }
 }
 
 static void begin(const hall *x, const rendezvous_op *at)
 {
-    bool counts = x->o->kind == OP_EXCHANGE;
+    bool counts = op_is(x->o->kind, BY_TABLE);
     if (x->n > PEERS_MAX) {
         char text[120];
         snprintf(text, sizeof text, "%lld members; %d is the most on one node's GPUs",
@@ -307,7 +291,7 @@ static bool is_marked(const hall *x)
 
 static bool has_counts(const hall *x, const rendezvous_op *at)
 {
-    if (x->o->kind == OP_EXCHANGE && !x->h->passed(x->d, x->s)) return false;
+    if (op_is(x->o->kind, BY_TABLE) && !x->h->passed(x->d, x->s)) return false;
     if (x->staged && sent_from(at)) x->h->stage(x->d, x->s, sent_from(at), sent_now(x));
     if (is_marked(x)) x->h->mark(x->d, x->s);
     x->m->state = MEETING_REACHES;
@@ -327,7 +311,7 @@ static bool reached(const hall *x, const rendezvous_op *at)
 
 static void move_share(const hall *x)
 {
-    if (x->o->kind == OP_RECV) check(x, note_at(x, 0), place_on(x, x->o->dim[DIM_MESSAGE_STEP]));
+    if (op_is(x->o->kind, TAKES)) check(x, note_at(x, 0), place_on(x, x->o->dim[DIM_MESSAGE_STEP]));
     for (int64_t q = 0; !is_pair(x->o) && q < x->n; q++) check(x, note_at(x, q), q);
     await_all(x, POINT_READY);
     share(x);
@@ -356,11 +340,10 @@ static void alone(const hall *x, const rendezvous_op *at)
 {
     if (is_pair(x->o)) fail(x, "this rank is alone in the group");
     memcpy(x->m->all, &x->m->mine, note_bytes(x->o, 1));
-    if (x->o->kind == OP_REDUCE_SCATTER || x->o->kind == OP_ALL_REDUCE) {
-        if (x->o->kind == OP_REDUCE_SCATTER) move_one(x, 0, &x->m->mine);
-    } else {
+    if (!op_is(x->o->kind, SUMS))
         share(x);
-    }
+    else if (op_is(x->o->kind, SCATTERS))
+        move_one(x, 0, &x->m->mine);
     x->m->state = MEETING_BEGINS;
     x->h->end(x->d, x->s, x->o, at->number);
 }

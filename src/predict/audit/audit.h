@@ -17,10 +17,9 @@
 #include "rules/rules.h"
 
 /* How far a message goes: inside the node; else inside the NVLink domain; else across. */
-typedef enum audit_link { LINK_NODE, LINK_DOMAIN, LINK_ACROSS, LINK_COUNT } audit_link;
 
 /* "node", "domain", "across" */
-const char *audit_link_name(audit_link k);
+const char *audit_link_name(link_kind k);
 
 typedef enum fault_kind {
     FAULT_ORDER,    /* the same messages in another order */
@@ -47,7 +46,7 @@ typedef struct audit_fault {
 /* What a rank sends in a step, by group. EXCHANGE: as uniform routing would have it. */
 typedef struct audit_traffic {
     int64_t messages[GROUP_COUNT]; /* of groups with more than one member */
-    double bytes[GROUP_COUNT][LINK_COUNT];
+    double bytes[GROUP_COUNT][LINK_KINDS];
 } audit_traffic;
 
 /* Ranks with the same messages and the same bytes. */
@@ -87,10 +86,10 @@ typedef struct audit_result {
     int n_faults;
     int64_t n_all_faults;
     int64_t messages;                            /* of all ranks in a step */
-    double link_bytes[LINK_COUNT];               /* of all ranks in a step */
-    double most[LINK_COUNT];                     /* of one rank */
-    int64_t most_rank[LINK_COUNT];               /* which */
-    double group_bytes[GROUP_COUNT][LINK_COUNT]; /* of all ranks */
+    double link_bytes[LINK_KINDS];               /* of all ranks in a step */
+    double most[LINK_KINDS];                     /* of one rank */
+    int64_t most_rank[LINK_KINDS];               /* which */
+    double group_bytes[GROUP_COUNT][LINK_KINDS]; /* of all ranks */
     int64_t actors;       /* ranks that had to be played to look for deadlocks */
     bool simulated;       /* false: other faults come first, and playing them would take too long */
     int replayed;         /* kinds whose accesses were checked for order; the others are too long */

@@ -10,9 +10,9 @@ const char *fault_kind_name(fault_kind k)
     return names[k];
 }
 
-const char *audit_link_name(audit_link k)
+const char *audit_link_name(link_kind k)
 {
-    static const char *const names[LINK_COUNT] = {"node", "domain", "across"};
+    static const char *const names[LINK_KINDS] = {"node", "domain", "across"};
     return names[k];
 }
 

@@ -7,13 +7,14 @@
 
 #include "predict/audit/state.h"
 
-/* What a part sends, before it is known who is where. */
+/* What a part sends, before it is known who is where: to the member `step` on, or to each other
+ * one; by a table rows, as many as are expected of it. */
 typedef struct flow {
-    op_kind kind; /* SHIFT: to the member `step` on; EXCHANGE: rows; else to each other member */
+    bool stepped, by_table;
     comm_group group;
     int64_t step;
-    const audit_entry *like; /* EXCHANGE */
-    double bytes;            /* EXCHANGE: of one row, all messages together */
+    exchange_shape shape; /* by_table */
+    double bytes;         /* by_table: of one row, all messages together */
     int64_t messages;
 } flow;
 
@@ -27,28 +28,25 @@ typedef struct flows {
 
 static bool same_flow(const flow *f, const flow *x)
 {
-    if (f->kind != x->kind || f->group != x->group || f->step != x->step) return false;
-    return f->kind != OP_EXCHANGE ||
-           (f->like->shape.back == x->like->shape.back && f->like->shape.hop == x->like->shape.hop);
+    return f->stepped == x->stepped && f->by_table == x->by_table && f->group == x->group &&
+           f->step == x->step && f->shape.back == x->shape.back && f->shape.hop == x->shape.hop;
 }
 
 static flow flow_of(const audit_entry *e, int64_t width)
 {
-    double n = (double)dtype_bytes(e->type, e->n);
-    int64_t step = (e->step % width + width) % width;
-    switch (e->kind) {
-    case OP_ALL_REDUCE:
-        return (flow){OP_ALL_GATHER, e->group, 0, NULL, 2 * n / (double)width, 1};
-    case OP_SHIFT:
-    case OP_SEND:
-        return (flow){OP_SHIFT, e->group, step, NULL, n, 1};
-    case OP_RECV:
-        return (flow){OP_SHIFT, e->group, step, NULL, 0, 1};
-    case OP_EXCHANGE:
-        return (flow){OP_EXCHANGE, e->group, 0, e, (double)dtype_bytes(e->type, e->width), 1};
-    default:
-        return (flow){OP_ALL_GATHER, e->group, 0, NULL, n, 1};
+    flow f = {.group = e->group, .messages = 1, .bytes = (double)dtype_bytes(e->type, e->n)};
+    if (op_is(e->kind, STEPPED)) {
+        f.stepped = true;
+        f.step = (e->step % width + width) % width;
+        if (op_is(e->kind, TAKES)) f.bytes = 0;
+    } else if (op_is(e->kind, BY_TABLE)) {
+        f.by_table = true;
+        f.shape = e->shape;
+        f.bytes = (double)dtype_bytes(e->type, e->width);
+    } else if (op_goes_twice(e->kind)) {
+        f.bytes = 2 * f.bytes / (double)width;
     }
+    return f;
 }
 
 static void add_flow(flows *f, const flow *x)
@@ -85,12 +83,6 @@ static void part_flows(const audit_state *t, flows *f)
 
 /* ---- one rank */
 
-static audit_link link_between(const layout *l, int64_t a, int64_t b)
-{
-    if (a / l->gpus_per_node == b / l->gpus_per_node) return LINK_NODE;
-    return a / l->nvlink_domain == b / l->nvlink_domain ? LINK_DOMAIN : LINK_ACROSS;
-}
-
 /* Members with ranks below `limit`; they ascend. */
 static int64_t below(const int64_t *ranks, int64_t n, int64_t limit)
 {
@@ -111,26 +103,25 @@ static int64_t in_box(const int64_t *ranks, int64_t n, int64_t rank, int64_t box
     return below(ranks, n, first + box) - below(ranks, n, first);
 }
 
-static void to_all(const audit_state *t, const flow *f, int64_t rank, double out[LINK_COUNT])
+static void to_all(const audit_state *t, const flow *f, int64_t rank, double out[LINK_KINDS])
 {
     const group_table *g = &t->groups[f->group];
     const int64_t *ranks = group_at(g, rank);
     int64_t node = in_box(ranks, g->n, rank, t->s->lay.gpus_per_node);
-    int64_t domain = in_box(ranks, g->n, rank, t->s->lay.nvlink_domain);
-    if (domain < node) domain = node;
-    out[LINK_NODE] += f->bytes * (double)(node - 1);
-    out[LINK_DOMAIN] += f->bytes * (double)(domain - node);
-    out[LINK_ACROSS] += f->bytes * (double)(g->n - domain);
+    int64_t domain = in_box(ranks, g->n, rank, layout_domain(&t->s->lay));
+    out[LINK_IN_NODE] += f->bytes * (double)(node - 1);
+    out[LINK_IN_DOMAIN] += f->bytes * (double)(domain - node);
+    out[LINK_OUTSIDE] += f->bytes * (double)(g->n - domain);
 }
 
-static void exchanged(const audit_state *t, const flow *f, int64_t rank, double out[LINK_COUNT])
+static void exchanged(const audit_state *t, const flow *f, int64_t rank, double out[LINK_KINDS])
 {
     const group_table *g = &t->groups[f->group];
     const int64_t *ranks = group_at(g, rank);
     for (int64_t i = 0; i < g->n; i++)
         if (ranks[i] != rank)
-            out[link_between(&t->s->lay, rank, ranks[i])] +=
-                f->bytes * exchange_expected(t->s, &f->like->shape, rank, ranks[i]);
+            out[layout_link(&t->s->lay, rank, ranks[i])] +=
+                f->bytes * exchange_expected(t->s, &f->shape, rank, ranks[i]);
 }
 
 static void add_rank(const audit_state *t, const flows *f, int64_t rank, audit_traffic *out)
@@ -140,10 +131,10 @@ static void add_rank(const audit_state *t, const flows *f, int64_t rank, audit_t
         const group_table *g = &t->groups[x->group];
         out->messages[x->group] += x->messages;
         if (g->group_of[rank] < 0) continue;
-        if (x->kind == OP_SHIFT)
-            out->bytes[x->group][link_between(&t->s->lay, rank, group_partner(g, rank, x->step))] +=
+        if (x->stepped)
+            out->bytes[x->group][layout_link(&t->s->lay, rank, group_partner(g, rank, x->step))] +=
                 x->bytes;
-        else if (x->kind == OP_EXCHANGE)
+        else if (x->by_table)
             exchanged(t, x, rank, out->bytes[x->group]);
         else
             to_all(t, x, rank, out->bytes[x->group]);
@@ -154,15 +145,15 @@ static void add_rank(const audit_state *t, const flows *f, int64_t rank, audit_t
 
 static void sum_up(audit_result *out, int64_t rank, const audit_traffic *x)
 {
-    double all[LINK_COUNT] = {0};
+    double all[LINK_KINDS] = {0};
     for (int g = 0; g < GROUP_COUNT; g++) {
         out->messages += x->messages[g];
-        for (int k = 0; k < LINK_COUNT; k++) {
+        for (int k = 0; k < LINK_KINDS; k++) {
             out->group_bytes[g][k] += x->bytes[g][k];
             all[k] += x->bytes[g][k];
         }
     }
-    for (int k = 0; k < LINK_COUNT; k++) {
+    for (int k = 0; k < LINK_KINDS; k++) {
         out->link_bytes[k] += all[k];
         if (all[k] <= out->most[k]) continue;
         out->most[k] = all[k];
