@@ -1,31 +1,18 @@
-/* judgement.c - the tables of advice. */
+/* judgement.c - advice by traits and counts. */
 #include "config/judgement.h"
 
 #include "base/maths.h"
 
-typedef enum platform_kind { NVLINK_SPANS_NODES, BLACKWELL_NODE, OTHER_NODES } platform_kind;
-
-typedef struct platform {
-    dispatcher_id flex;
-    const char *why;
-} platform;
-
-static const platform platforms[] = {
-    [NVLINK_SPANS_NODES] = {DISPATCHER_HYBRIDEP,
-                            "unset: HybridEP spans an NVLink domain of several nodes"},
-    [BLACKWELL_NODE] = {DISPATCHER_HYBRIDEP,
-                        "unset: HybridEP, as in published runs on Blackwell inside a node"},
-    [OTHER_NODES] = {DISPATCHER_DEEPEP, "unset: DeepEP, because the NVLink domain is one node"},
-};
-
 const dispatcher *judge_flex_over(const gpu *g, int64_t ranks, const char **why)
 {
     bool inside = g && g->arch == ARCH_BLACKWELL && ranks <= g->gpus_per_node;
-    platform_kind k = g && g->nvlink_domain > g->gpus_per_node ? NVLINK_SPANS_NODES
+    flex_platform p = g && g->nvlink_domain > g->gpus_per_node ? NVLINK_SPANS_NODES
                       : inside                                 ? BLACKWELL_NODE
                                                                : OTHER_NODES;
-    if (why) *why = platforms[k].why;
-    return &dispatchers[platforms[k].flex];
+    const dispatcher *d = dispatchers;
+    while (!d->fits[p]) d++;
+    if (why) *why = d->fits[p];
+    return d;
 }
 
 static int64_t group_ranks(const job *j)
@@ -47,7 +34,7 @@ bool judge_flex_serves(const job *j)
 
 const dispatcher *judge_dispatcher(const job *j)
 {
-    return judge_flex_serves(j) ? judge_flex(j, NULL) : &dispatchers[DISPATCHER_ALLTOALL];
+    return judge_flex_serves(j) ? judge_flex(j, NULL) : dispatcher_by(J_DISPATCHER_ALLTOALL, 0);
 }
 
 int64_t judge_ep_domains(const job *j)
@@ -58,13 +45,13 @@ int64_t judge_ep_domains(const job *j)
 
 /* Experts of a token lie anywhere with equal chance: one copy an expert, of which all but one
  * part's go elsewhere. */
-double judge_copies(const job *j, dispatcher_id d)
+double judge_copies(const job *j, bool gathers)
 {
     int64_t domains = judge_ep_domains(j);
     double parts = (double)(domains > 1 ? domains : group_ranks(j));
     if (parts <= 1) return 0;
     double all = parts - 1;
-    return dispatchers[d].gathers ? all : (double)j->topk * all / parts;
+    return gathers ? all : (double)j->topk * all / parts;
 }
 
 bool judge_shared_overlap_stays(const job *j)

@@ -16,3 +16,12 @@ const cp_traits *cp_kind_of(const job *j, int word)
     }
     return &cp_kinds[CP_RING];
 }
+
+bool cp_some(job_words words, size_t trait, bool has)
+{
+    for (int i = 0; i < CP_KINDS; i++)
+        if (job_lists(words, cp_kinds[i].word) &&
+            *(const bool *)((const char *)&cp_kinds[i] + trait) == has)
+            return true;
+    return false;
+}

@@ -4,6 +4,8 @@
 #ifndef JOB_CP_KIND_H
 #define JOB_CP_KIND_H
 
+#include <stddef.h>
+
 #include "job/job.h"
 
 typedef enum cp_kind {
@@ -19,6 +21,7 @@ typedef struct cp_traits {
     bool ring;        /* keys and values go around; with heads: around groups that have those */
     bool gather;      /* everybody's are gathered */
     bool latent;      /* what goes around is MLA's latent (moefold.mla_latent_ring) */
+    bool groups;      /* heads may be computed in groups: all of their keys are there */
     bool sinks;       /* attention sinks may be added */
     bool windows;     /* so may sliding windows */
 } cp_traits;
@@ -27,5 +30,9 @@ extern const cp_traits cp_kinds[CP_KINDS];
 
 /* Of a layer with this word (J_CP_COMM_); one that nobody knows is a ring. */
 const cp_traits *cp_kind_of(const job *j, int word);
+
+/* Is there one of model.cp_comm_type's words whose kind has this trait, or has not? `trait` is its
+ * place in cp_traits. */
+bool cp_some(job_words words, size_t trait, bool has);
 
 #endif

@@ -16,10 +16,20 @@ const dispatcher *dispatcher_of_backend(int flex)
     return &dispatchers[DISPATCHER_DEEPEP];
 }
 
+const dispatcher *dispatcher_by(int word, int flex)
+{
+    if (word == J_DISPATCHER_FLEX) return dispatcher_of_backend(flex);
+    for (int i = 0; i < DISPATCHERS; i++)
+        if (dispatchers[i].word == word) return &dispatchers[i];
+    return &dispatchers[DISPATCHER_ALLTOALL];
+}
+
 const dispatcher *dispatcher_of(const job *j)
 {
-    if (j->dispatcher == J_DISPATCHER_FLEX) return dispatcher_of_backend(j->flex);
-    for (int i = 0; i < DISPATCHERS; i++)
-        if (dispatchers[i].word == j->dispatcher) return &dispatchers[i];
-    return &dispatchers[DISPATCHER_ALLTOALL];
+    return dispatcher_by(j->dispatcher, j->flex);
+}
+
+int64_t dispatcher_full_sms(const dispatcher *d, const gpu *g)
+{
+    return g && g->arch == ARCH_BLACKWELL ? d->full_sms : 0;
 }

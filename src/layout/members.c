@@ -25,7 +25,7 @@ enum {
 
 static const named table[GROUP_COUNT] = {
     [GROUP_NONE] = {"none", DENSE(0)},
-    [GROUP_WORLD] = {"world", DENSE(0)},
+    [GROUP_WORLD] = {"world", DENSE(TP | CP | DP | PP)},
     [GROUP_TP] = {"tp", DENSE(TP)},
     [GROUP_CP] = {"cp", DENSE(CP)},
     [GROUP_CP_INNER] = {"cp.inner", DENSE(0)},
@@ -58,7 +58,7 @@ rank_at rank_coordinates(const layout *l, int64_t rank)
                      .edp = layout_coordinate(l, GRID_EXPERT, AXIS_DP, rank)};
 }
 
-static const group_kind *kind_of(comm_group g)
+const group_kind *comm_group_kind(comm_group g)
 {
     return table[g].kind.axes ? &table[g].kind : NULL;
 }
@@ -91,10 +91,8 @@ static int64_t words_before(const setup *s, int64_t pp_rank)
 
 int64_t group_width(const setup *s, comm_group g)
 {
-    const group_kind *k = kind_of(g);
+    const group_kind *k = comm_group_kind(g);
     switch (g) {
-    case GROUP_WORLD:
-        return s->lay.world;
     case GROUP_CP_INNER:
         return inner_size(s);
     case GROUP_CP_OUTER:
@@ -108,11 +106,9 @@ int64_t group_width(const setup *s, comm_group g)
 
 int64_t group_rank(const setup *s, comm_group g, const rank_at *at)
 {
-    const group_kind *k = kind_of(g);
+    const group_kind *k = comm_group_kind(g);
     int64_t place = 0;
     switch (g) {
-    case GROUP_WORLD:
-        return at->rank;
     case GROUP_CP_INNER:
         return at->cp % inner_size(s);
     case GROUP_CP_OUTER:
@@ -162,14 +158,14 @@ static members with_words(const setup *s, const members *pp, arena *a)
 
 members members_of(const setup *s, comm_group g, int64_t rank, arena *a)
 {
-    const group_kind *k = kind_of(g);
+    const group_kind *k = comm_group_kind(g);
     if (k) return of_kind(s, k, rank, a);
-    members cp = of_kind(s, kind_of(GROUP_CP), rank, a), world = {s->lay.world, rank, NULL};
+    members cp = of_kind(s, comm_group_kind(GROUP_CP), rank, a), world = {s->lay.world, rank, NULL};
     int64_t inner = inner_size(s);
     if (g == GROUP_CP_INNER) return part_of(&cp, cp.place / inner * inner, 1, inner, a);
     if (g == GROUP_CP_OUTER) return part_of(&cp, cp.place % inner, inner, cp.n / inner, a);
     if (g == GROUP_EMBEDDING) {
-        members pp = of_kind(s, kind_of(GROUP_PP), rank, a);
+        members pp = of_kind(s, comm_group_kind(GROUP_PP), rank, a);
         return with_words(s, &pp, a);
     }
     world.ranks = ARENA_ARRAY(a, int64_t, world.n);

@@ -22,6 +22,9 @@ typedef struct members {
 
 members members_of(const setup *s, comm_group g, int64_t rank, arena *a);
 
+/* The axes in which its members differ; NULL: those do not say it (GROUP_CP_INNER, ...). */
+const group_kind *comm_group_kind(comm_group g);
+
 /* How many members, and the place of a rank, without a list. */
 int64_t group_width(const setup *s, comm_group g);
 int64_t group_rank(const setup *s, comm_group g, const rank_at *at);

@@ -107,12 +107,12 @@ static const struct {
 /* Nothing behind these names depends on more than their arguments. */
 static bool is_plain(const char *w, size_t n)
 {
-    static const char *const starts[] = {"recipe_", "job_",    "J_",         "version",
-                                         "FROM_",   "AXIS_",   "ARCH_",      "GRID_",
-                                         "BLOCK_",  "TARGET_", "DISPATCHER_"};
-    static const char *const plain[] = {"divides", "mul_sat", "knob", "kind",   "from",   "whole",
-                                        "vpp",     "gpu",     "arch", "NULL",   "size_t", "int64_t",
-                                        "void",    "value",   "list", "listed", "n",      "item"};
+    static const char *const starts[] = {"recipe_", "job_",    "J_",          "version",
+                                         "FROM_",   "AXIS_",   "ARCH_",       "GRID_",
+                                         "BLOCK_",  "TARGET_", "dispatcher_", "cp_"};
+    static const char *const plain[] = {
+        "divides", "mul_sat", "knob", "kind",  "from", "whole",  "vpp", "gpu",  "arch", "NULL",
+        "size_t",  "int64_t", "void", "value", "list", "listed", "n",   "item", "true", "false"};
     for (size_t i = 0; i < sizeof starts / sizeof starts[0]; i++)
         if (n > strlen(starts[i]) && strncmp(w, starts[i], strlen(starts[i])) == 0) return true;
     for (size_t i = 0; i < sizeof plain / sizeof plain[0]; i++)
@@ -156,8 +156,14 @@ unsigned axes_of_rule(const rule *r, const unsigned of[K_COUNT], const char **st
             while (p[1] && *++p != '"') {
             }
         while (isalnum((unsigned char)p[n]) || p[n] == '_') n++;
+        if (n && strncmp(p, "__builtin_offsetof", n) == 0) { /* of a trait */
+            p += strcspn(p, ")");
+            continue;
+        }
         bool field = p > r->reads + 1 && p[-1] == '.' && p[-2] == 'j';
-        if (n && !isdigit((unsigned char)*p) && !add_word(&axes, p, n, field, of)) { /* I2 */
+        bool of_call = p > r->reads + 2 && strncmp(p - 3, ")->", 3) == 0; /* its arguments count */
+        if (n && !of_call && !isdigit((unsigned char)*p) &&
+            !add_word(&axes, p, n, field, of)) { /* I2 */
             if (strange) *strange = p;
             return AXES_ALL;
         }

@@ -248,16 +248,14 @@ static void set_context(destination to, const choice *c, const setup *base)
     put_flag(to, K_LATENT_RING, c->cp > 1 && cp_kinds[c->kind].latent);
 }
 
-/* Some kernels reach more of Blackwell's links with 32 multiprocessors than with the 16 that they
- * take by themselves, and published runs there have them (predict/cost_message.c). */
-static void set_multiprocessors(destination to, const choice *c)
+/* Published runs have as many as fill the links (predict/dispatch.c). */
+static void set_multiprocessors(destination to, const dispatcher *d)
 {
-    const gpu *g = to.j->machine;
+    const int64_t full = to.m->ours ? 0 : dispatcher_full_sms(d, to.j->machine);
     bool set = job_has(to.j, K_FLEX_SMS);
     if (set && !to.m->by_plan[K_FLEX_SMS]) return;
-    if (c->to >= TO_FLEX && dispatcher_of_backend(to.j->flex)->few_sms && g &&
-        g->arch == ARCH_BLACKWELL && !to.m->ours)
-        put_int(to, K_FLEX_SMS, 32);
+    if (full)
+        put_int(to, K_FLEX_SMS, full);
     else if (set)
         put_null(to, K_FLEX_SMS);
 }
@@ -270,7 +268,7 @@ static void set_experts(destination to, const choice *c)
         put_word(to, K_FLEX, flex_is_pinned(to.m) ? to.m->asked.flex : d->backend);
     else if (job_has(to.j, K_FLEX))
         put_null(to, K_FLEX);
-    set_multiprocessors(to, c);
+    set_multiprocessors(to, d);
     put_flag(to, K_SHARED_OVERLAP, c->overlap == OVERLAP_SHARED);
     put_flag(to, K_DISPATCH_WGRAD, c->overlap == OVERLAP_WGRAD);
     put_flag(to, K_EP_OVERLAP, c->overlap >= OVERLAP_EP);

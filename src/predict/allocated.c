@@ -19,10 +19,10 @@
 
 #include "base/maths.h"
 #include "layout/state.h"
-#include "job/dispatcher.h"
 #include "ir/memory/live.h"
 #include "ir/shape.h"
 #include "config/target.h"
+#include "predict/dispatch.h"
 
 #define CONTEXT_BYTES (600LL << 20)
 
@@ -253,62 +253,6 @@ static int64_t times(int64_t bytes, double ratio)
 
 /* ---- outside */
 
-/* EP ranks that share an NVLink domain, and domains that a group spans. */
-typedef struct ep_reach {
-    int64_t ranks, domains;
-} ep_reach;
-
-static ep_reach reach_of(const setup *s)
-{
-    int64_t ep = mul_sat(s->lay.ep, s->lay.etp), domain = s->lay.nvlink_domain;
-    int64_t ranks = domain > 0 && ep > domain ? domain : ep;
-    return (ep_reach){ranks, ranks > 0 ? ceil_div(ep, ranks) : 1};
-}
-
-/* What a dispatcher's library takes where ranks share a layer's experts: a column of
- * job/dispatchers.def. */
-static int64_t no_library(const setup *s)
-{
-    (void)s;
-    return 0;
-}
-
-/* For each token of a rank and each rank of its domain the row in 16 bits, a weight for each expert
- * of the domain in FP32, and scales; across domains as much again for each that sends. */
-static int64_t hybridep_library(const setup *s)
-{
-    const step_shape z = step_shape_of(s);
-    ep_reach e = reach_of(s);
-    int64_t H = s->m.hidden, experts = s->m.moe->experts / s->lay.ep;
-    int64_t row = 2 * H + 4 * experts * e.ranks + H / 32;
-    int64_t inside = mul_sat(mul_sat(z.T, e.ranks), row);
-    int64_t across = e.domains > 1 ? mul_sat(mul_sat(z.T, e.domains), row) : 0;
-    return add_sat(inside, across);
-}
-
-/* Queues between ranks: 10 channels of 512 rows to each rank of a node; across nodes 128 rows a
- * node, both ways. */
-static int64_t deepep_library(const setup *s)
-{
-    ep_reach e = reach_of(s);
-    int64_t H = s->m.hidden;
-    enum { CHANNELS = 10, ROWS_NEAR = 512, ROWS_FAR = 128 };
-    int64_t row = 2 * H + H / 32 + 128, node = e.ranks > 8 ? 8 : e.ranks;
-    int64_t nodes = ceil_div(mul_sat(s->lay.ep, s->lay.etp), node);
-    int64_t near = mul_sat(CHANNELS * node * ROWS_NEAR, row);
-    return add_sat(near, nodes > 1 ? mul_sat(2 * CHANNELS * nodes * ROWS_FAR, row) : 0);
-}
-
-static int64_t library_bytes(const setup *s)
-{
-    static int64_t (*const all[DISPATCHERS])(const setup *) = {
-#define DISPATCHER(id, name, title, steps, rows, library, ...) [DISPATCHER_##id] = library,
-#include "job/dispatchers.def"
-    };
-    bool shared = s->m.moe->experts && s->lay.ep > 1;
-    return shared ? all[dispatcher_of(&s->j) - dispatchers](s) : 0;
-}
-
 /* Communicators with more than one member; each keeps queues of 4 MiB for 16 to 32 channels, of
  * which about 192 MiB are seen. */
 static int64_t nccl_bytes(const setup *s)
@@ -326,7 +270,7 @@ static void see_outside(reported *out, const setup *s, int64_t graphs)
     out->outside_part[OUTSIDE_CONTEXT] = CONTEXT_BYTES; /* as nvidia-smi shows before any tensor */
     out->outside_part[OUTSIDE_NCCL] = nccl_bytes(s);
     bool megatron = !job_is_ours(&s->j); /* our dispatch has no library */
-    out->outside_part[OUTSIDE_DISPATCHER] = megatron ? library_bytes(s) : 0;
+    out->outside_part[OUTSIDE_DISPATCHER] = megatron ? dispatch_library(s) : 0;
     out->outside_part[OUTSIDE_GRAPHS] = graphs;
     out->outside = 0;
     for (int i = 0; i < OUTSIDE_PARTS; i++)

@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "predict/cost_parts.h"
+#include "predict/dispatch.h"
 
 const char *cost_kind_name(cost_kind k)
 {
@@ -74,7 +75,7 @@ static double launches_of(const cost_model *c, const op *o, op_cost_class class,
     case COST_CLASS_HEAD:
         return n[LAUNCH_HEAD];
     case COST_CLASS_COLLECTIVE:
-        return cost_rides_along(c, o) ? 0 : n[LAUNCH_MESSAGE];
+        return dispatch_rides_along(c, o) ? 0 : n[LAUNCH_MESSAGE];
     case COST_CLASS_HOST_COPY:
         return n[LAUNCH_MESSAGE];
     case COST_CLASS_NONE:
@@ -141,7 +142,7 @@ static double calls_of(const cost_model *c, const op *o, op_cost_class class, bo
     case COST_CLASS_HEAD:
         return n[CALL_HEAD][way];
     case COST_CLASS_COLLECTIVE:
-        if (cost_rides_along(c, o)) return 0;
+        if (dispatch_rides_along(c, o)) return 0;
         return n[CALL_MESSAGE][way] + nodes_of(c, o) * n[CALL_NODE][way];
     case COST_CLASS_HOST_COPY:
         return n[CALL_MESSAGE][way];

@@ -32,14 +32,19 @@ double cost_chunk(const cost_model *c, const op *o);
 
 double cost_message(const cost_model *c, const segment *seg, const op *o);
 
+/* Seconds over links: of `bytes` of one message of a kind of link; until every member has all
+ * members' `bytes`; of all that goes over a kind of link where each member has something for each.
+ */
+const link_level *cost_level(const cost_model *c, link_kind k);
+double cost_over(const cost_model *c, link_kind k, double bytes);
+double cost_ring(const cost_model *c, const group_facts *g, double bytes);
+double cost_all_to_all_over(const cost_model *c, link_kind k, double bytes);
+
 /* Tokens of a rank and microbatch that a router sees, each of which has rows for its experts. */
 double cost_routed_tokens(const setup *s);
 
 /* How full the rank is that has most to do with this operation of a routed layer. */
 expert_loads cost_loads(const cost_model *c, const segment *seg, const op *o);
-
-/* Is it part of a flex dispatch whose rows go with others, without a launch of its own? */
-bool cost_rides_along(const cost_model *c, const op *o);
 
 /* Do the GEMMs of this operation run in the recipe's narrow numbers? */
 bool cost_is_narrow(const cost_model *c, const op *o);

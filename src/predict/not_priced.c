@@ -17,11 +17,11 @@ static bool scaled_in_blocks(const job *j)
     return j->fp8_recipe == J_FP8_RECIPE_MXFP8 || job_has(j, K_FP4);
 }
 
-/* Multiprocessors of hybridep are priced where 16 of them are fewer than its links can use. */
+/* Multiprocessors are priced where those that a dispatcher takes by itself do not fill its links. */
 static bool fills_links(const job *j)
 {
-    return j->machine && j->machine->arch == ARCH_BLACKWELL &&
-           dispatcher_of_backend(j->flex)->few_sms && j->flex_sms == 32;
+    const int64_t full = dispatcher_full_sms(dispatcher_of_backend(j->flex), j->machine);
+    return full && j->flex_sms == full;
 }
 
 static const assumption table[] = {

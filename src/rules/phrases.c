@@ -147,7 +147,7 @@ const char *q_graphs_in_parts(const setup *s, const char *argument, arena *a)
 {
     NO_ARGUMENT;
     NO_TEXT;
-    bool counts_wait = IS(DISPATCHER, ALLTOALL) && ((DROPS && !ON(PAD_CAPACITY)) || ON(ROUTER_PAD));
+    bool counts_wait = TO(host_waits) && ((DROPS && !ON(PAD_CAPACITY)) || ON(ROUTER_PAD));
     return !rule_moe_layers(s) ? "[attn]"
            : counts_wait       ? "[attn,moe_router]"
                                : "[attn,moe_router,moe_preprocess]";
@@ -245,9 +245,7 @@ const char *q_dispatcher_fit(const setup *s, const char *argument, arena *a)
 /* {copies:allgather}: of a token, over the slowest link of its EP group. */
 const char *q_copies(const setup *s, const char *argument, arena *a)
 {
-    bool gathers = text_equal(argument, "allgather");
-    return arena_text(a, "%.3g",
-                      judge_copies(&s->j, gathers ? DISPATCHER_ALLGATHER : DISPATCHER_ALLTOALL));
+    return arena_text(a, "%.3g", judge_copies(&s->j, text_equal(argument, "allgather")));
 }
 
 const char *q_ep_parts(const setup *s, const char *argument, arena *a)

@@ -5,6 +5,7 @@
 
 #include "config/target.h"
 #include "base/maths.h"
+#include "job/cp_kind.h"
 #include "layout/setup.h"
 #include "config/judgement.h"
 #include "config/versions.h"
@@ -46,6 +47,9 @@
 #define RECOMPUTES(w) (SELECTIVE && HAS(RECOMPUTE_MODULES, w))
 #define CAPTURES(w)   (GRAPHED && HAS(GRAPH_MODULES, w))
 #define OFFLOADS(w)   (ON(OFFLOAD) && HAS(OFFLOAD_MODULES, w))
+#define SOME_CP(t)    cp_some(s->j.cp_comm, offsetof(cp_traits, t), true)
+#define LACKS_CP(t)   cp_some(s->j.cp_comm, offsetof(cp_traits, t), false)
+#define TO(trait)     (dispatcher_by(s->j.dispatcher, s->j.flex)->trait) /* of the dispatcher */
 #define FLEX_IS(w)    (IS(DISPATCHER, FLEX) && IS(FLEX, w))
 #define DROPS         (SET(CAPACITY) && F(CAPACITY) >= 0)
 #define FP8_BY(w)     (SET(FP8) && IS(FP8_RECIPE, w))

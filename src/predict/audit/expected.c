@@ -21,15 +21,19 @@ static double rows_of(const setup *s)
     return s->j.pad_capacity || factor < 1 ? rows * factor : rows;
 }
 
-/* How likely one of a token's experts is among n. */
-static double chance(const model *m, int64_t n)
+double expected_chance(double all, double n, int64_t topk)
 {
     double none = 1;
-    for (int64_t i = 0; i < m->moe->topk; i++) {
-        double left = (double)(m->moe->experts - n - i);
-        none *= left > 0 ? left / (double)(m->moe->experts - i) : 0;
+    for (int64_t i = 0; i < topk; i++) {
+        double left = all - n - (double)i;
+        none *= left > 0 ? left / (all - (double)i) : 0;
     }
     return 1 - none;
+}
+
+static double chance(const model *m, int64_t n)
+{
+    return expected_chance((double)m->moe->experts, (double)n, m->moe->topk);
 }
 
 /* ---- flex */

@@ -16,6 +16,9 @@ typedef struct exchange_shape {
 /* What an EXCHANGE of a segment is: its table says it. */
 exchange_shape exchange_shape_of(const segment *seg, const op *o);
 
+/* How likely one of a token's topk of `all` experts is among n of them. */
+double expected_chance(double all, double n, int64_t topk);
+
 /* Rows that a rank sends to another member of its group. */
 double exchange_expected(const setup *s, const exchange_shape *x, int64_t from, int64_t to);
 
