@@ -144,7 +144,7 @@ asan: ## Run the tests under the address and undefined-behaviour sanitizers
 # has one thread here; what is looked at are ranks as threads, the watchdog and saves beside steps.
 # Products are our own C instead of OpenBLAS's, for the same reason. MPI's parts are left out by
 # tests/tsan.supp.
-TSAN_TESTS := $(filter $(BUILD)/tests/comm/% $(BUILD)/tests/device/%,$(TESTS)) \
+TSAN_TESTS := $(filter $(BUILD)/tests/comm/% $(BUILD)/tests/device/% $(BUILD)/tests/library/%,$(TESTS)) \
     $(addprefix $(BUILD)/tests/train/,test_layouts test_checkpoint test_data_shrink)
 
 tsan: ## Run tests/comm and tests/device, ranks as threads, a quarter of the layouts and saves under the thread sanitizer

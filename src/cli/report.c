@@ -6,13 +6,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "predict/audit/audit.h"
 #include "base/file.h"
 #include "base/waiting.h"
 #include "cli/verdict.h"
+#include "library/price.h"
 #include "report/page.h"
 #include "report/plan_file.h"
-#include "train/executor/timing.h"
 
 /* So long a recipe is compared with others. */
 static const double SECONDS = 12;
@@ -53,27 +52,16 @@ static void find_files(int argc, char **argv, const char **plan, const char **ru
 
 /* ---- one recipe */
 
-static status price_it(report_job *j, const report_words *w, price_options *o, arena *a, error *err)
+static status price_it(report_job *j, const report_words *w, arena *a, error *err)
 {
-    setup *s = ARENA_NEW(a, setup);
-    hardware *hw = ARENA_NEW(a, hardware);
-    violations *found = ARENA_NEW(a, violations);
-    *o = (price_options){.stack = w->stack};
-    j->s = s;
-    j->hw = hw;
-    j->found = found;
-    j->o = o;
-    TRY(setup_init(s, j->given, a, err));
-    TRY(timing_machine(hw, s, a, err));
-    TRY(hardware_has_stack(hw, o->stack ? o->stack : recipe_word(&s->r, K_STACK), err));
-    rules_check(found, s, false, a);
-    rules_prove(found, s, false, a);
-    const char *why_not = audit_not_known(s, a);
-    if (why_not) return error_set(err, ERR_RULE, "%s: %s", s->r.name, why_not);
-    why_not = audit_why_not_of(s, found, a);
-    if (!why_not) return OK;
-    return error_set(err, ERR_RULE, "%s: no program can be built: %s (moefold check lists repairs)",
-                     s->r.name, why_not);
+    priced *q = ARENA_NEW(a, priced);
+    *q = (priced){.o.stack = w->stack};
+    status st = price_ready(q, j->given, NULL, a, err);
+    j->s = q->s;
+    j->hw = q->hw;
+    j->found = &q->found;
+    j->o = &q->o;
+    return st;
 }
 
 static json_t *page_data(const char *kind)
@@ -114,8 +102,7 @@ static status report_recipe(const recipe *r, const report_words *w, bool *good, 
                             error *err)
 {
     report_job j = {.given = r, .words = w->recipe, .seconds = w->brief ? 0 : SECONDS};
-    price_options o;
-    status st = price_it(&j, w, &o, a, err);
+    status st = price_it(&j, w, a, err);
     if (st && st != ERR_RULE) return st;
     bool fits = false;
     json_t *data = page_data("recipe");
@@ -137,7 +124,6 @@ static status report_run(const char *path, const report_words *w, bool *good, ar
     run_folder f;
     recipe *r = ARENA_NEW(a, recipe);
     report_job j = {.given = r};
-    price_options o;
     bool fits;
     json_t *run = NULL, *data;
     status st = run_folder_read(&f, path, a, err);
@@ -145,7 +131,7 @@ static status report_run(const char *path, const report_words *w, bool *good, ar
     if (!st) st = recipe_read_yaml(r, f.recipe, err);
     if (!st) st = recipe_read_machine(r, err);
     if (!st) st = model_fill(r, err);
-    if (!st) st = price_it(&j, w, &o, a, err);
+    if (!st) st = price_it(&j, w, a, err);
     if (!st) st = report_json_run(&run, &f, j.s, a, err);
     if (!st) {
         data = page_data("run");
@@ -175,8 +161,7 @@ static json_t *winner_data(const json_t *plan, const report_words *w, arena *a)
     if (!st) st = model_fill(r, &err);
     report_job j = {.given = r, .words = "best.yaml", .winner = true};
     j.seconds = w->brief ? 0 : SECONDS;
-    price_options o;
-    if (!st) st = price_it(&j, w, &o, a, &err);
+    if (!st) st = price_it(&j, w, a, &err);
     bool fits;
     return st ? NULL : report_json(&j, &fits, a);
 }

@@ -71,28 +71,35 @@ static void find_repairs(priced *q, const change_job *asked, arena *a)
             q->repairs[q->n_repairs++] = all[i];
 }
 
-static status price_it(priced *q, const recipe *r, const char *routed, arena *a, error *err)
+status price_ready(priced *q, const recipe *r, const char *routed, arena *a, error *err)
 {
     setup *s = ARENA_NEW(a, setup);
     hardware *hw = ARENA_NEW(a, hardware);
-    price_options *o = &q->o;
     q->s = s;
     q->hw = hw;
     TRY(setup_init(s, r, a, err));
     TRY(timing_machine(hw, s, a, err));
-    TRY(hardware_has_stack(hw, o->stack ? o->stack : recipe_word(&s->r, K_STACK), err));
-    TRY(words_routing(o, routed, s, a, err));
+    TRY(hardware_has_stack(hw, q->o.stack ? q->o.stack : recipe_word(&s->r, K_STACK), err));
+    TRY(words_routing(&q->o, routed, s, a, err));
     setup_states(s, a);
     rules_check(&q->found, s, false, a);
     rules_prove(&q->found, s, false, a);
-    advise(&q->found, r, s, NULL, a);
-    const char *not_known = q->why_not = audit_not_known(s, a);
-    if (not_known) return error_set(err, ERR_RULE, "%s: %s", s->r.name, not_known);
-    const char *why_not = q->why_not = audit_why_not_of(s, &q->found, a);
-    if (why_not)
-        return error_set(err, ERR_RULE,
-                         "%s: no program can be built: %s (moefold check lists repairs)", s->r.name,
-                         why_not);
+    q->why_not = audit_not_known(s, a);
+    if (q->why_not) return error_set(err, ERR_RULE, "%s: %s", s->r.name, q->why_not);
+    q->why_not = audit_why_not_of(s, &q->found, a);
+    if (!q->why_not) return OK;
+    return error_set(err, ERR_RULE, "%s: no program can be built: %s (moefold check lists repairs)",
+                     s->r.name, q->why_not);
+}
+
+static status price_it(priced *q, const recipe *r, const char *routed, arena *a, error *err)
+{
+    status ready = price_ready(q, r, routed, a, err);
+    const setup *s = q->s;
+    const hardware *hw = q->hw;
+    const price_options *o = &q->o;
+    if (!ready || q->why_not) advise(&q->found, r, s, NULL, a);
+    if (ready) return ready;
     q->n_left_out = price_leaves_out(q->left_out, &s->r, a);
     waiting_begin("price", "simulating the step", WAITING_ABOUT, CHANGES_SECONDS + 1);
     const price_job asked = {s, hw, o};

@@ -44,8 +44,11 @@ typedef struct priced {
     bool bad;        /* a rule is broken, or it does not fit */
 } priced;
 
-/* `r` is what words_read made of the words. ERR_RULE: no program can be built (`why_not`), among
- * others. */
+/* A recipe that can be priced: sets what stands before `p`; of `o` the stack is given. ERR_RULE: no
+ * program can be built (`why_not`). */
+status price_ready(priced *q, const recipe *r, const char *routed, arena *a, error *err);
+
+/* The whole. `r` is what words_read made of the words. ERR_RULE as there. */
 status price_run(priced *out, recipe *r, const price_words *w, arena *a, error *err);
 
 const price_answer *price_answer_of(const priced *q, arena *a); /* a program can be built */
