@@ -23,7 +23,7 @@
 #include "base/text.h"
 #include "config/models/models.h"
 #include "model/model.h"
-#include "train/executor/timing.h"
+#include "predict/machine.h"
 #include "measure/tune/tune.h"
 
 enum { MACHINES_MAX = 1000 };
@@ -183,7 +183,7 @@ static status open_start(tune *t, const start *s, const char *folder, error *err
     if (!st) st = model_fill(r, err);
     setup *laid = ARENA_NEW(t->a, setup);
     if (!st) st = setup_init(laid, r, t->a, err);
-    if (!st) st = timing_machine(&t->base, laid, t->a, err);
+    if (!st) st = machine_of_setup(&t->base, laid, t->a, err);
     t->start = r;
     t->hw = t->base;
     t->dir = folder;

@@ -13,7 +13,7 @@
 #include "base/file.h"
 #include "base/git.h"
 #include "base/waiting.h"
-#include "train/executor/timing.h"
+#include "predict/machine.h"
 
 /* About so long changes are priced. */
 enum { SECONDS = 30 };
@@ -221,7 +221,7 @@ static status compare(const cli_words *w, const diff_words *own, int *code, aren
     if (!st) st = read_tolerance(own->tolerance, &tolerance, err);
     price_options o = {.stack = own->stack};
     try_budget budget = {.left = TRY_SECONDS(SECONDS)};
-    diff_job j = {x, y, timing_machine, &o, &budget};
+    diff_job j = {x, y, machine_of_setup, &o, &budget};
     waiting_begin("diff", "pricing both", WAITING_AT_MOST, SECONDS);
     if (!st) st = differences_find(d, &j, a, err);
     waiting_end();

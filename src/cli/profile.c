@@ -6,7 +6,7 @@
 #include "predict/audit/audit.h"
 #include "base/file.h"
 #include "base/waiting.h"
-#include "train/executor/timing.h"
+#include "predict/machine.h"
 
 enum { STEPS_MAX = 1000000 };
 
@@ -74,7 +74,7 @@ static status price_recipe(profiled *q, const recipe *r, const price_options *o,
     q->s = s;
     q->hw = hw;
     TRY(setup_init(s, r, a, err));
-    TRY(timing_machine(hw, s, a, err));
+    TRY(machine_of_setup(hw, s, a, err));
     TRY(hardware_has_stack(hw, o->stack ? o->stack : recipe_word(&s->r, K_STACK), err));
     rules_check(&found, s, false, a);
     const char *why_not = audit_not_known(s, a);

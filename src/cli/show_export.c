@@ -12,7 +12,7 @@
 #include "cli/show.h"
 #include "predict/price.h"
 #include "config/export.h"
-#include "train/executor/timing.h"
+#include "predict/machine.h"
 
 typedef struct export_row {
     const char *name, *title;
@@ -83,7 +83,7 @@ static const char *price_text(const setup *s, arena *a)
     error err = {{0}};
     const char *why_not = audit_why_not(s, a);
     if (why_not) return arena_text(a, "not priced: %s", why_not);
-    if (timing_machine(hw, s, a, &err)) return arena_text(a, "not priced: %s", err.text);
+    if (machine_of_setup(hw, s, a, &err)) return arena_text(a, "not priced: %s", err.text);
     price_setup(p, s, hw, NULL, a);
     return arena_text(a, "%.4g s a step, %s%s", p->step_s, text_bytes(a, p->peak_bytes),
                       p->fits ? "" : ", which does not fit");

@@ -15,7 +15,7 @@
 #include "cli/runtime.h"
 #include "config/export.h"
 #include "train/checkpoint/lock.h"
-#include "train/executor/timing.h"
+#include "predict/machine.h"
 
 enum { MINUTES = 10, MINUTES_MAX = 100000, STEPS_MAX = 100000 };
 
@@ -146,7 +146,7 @@ static status open_tuning(tune *t, const tune_words *w, const recipe *r, setup *
 {
     t->a = a;
     TRY(setup_init(s, r, a, err));
-    TRY(timing_machine(&t->base, s, a, err));
+    TRY(machine_of_setup(&t->base, s, a, err));
     /* the job is fixed: ranks and batch do not follow from sizes that may change */
     recipe *fixed = ARENA_NEW(a, recipe);
     *fixed = *r;

@@ -3,7 +3,7 @@
 #include "config/appended.h"
 #include "library/check.h"
 #include "plan/repairs.h"
-#include "train/executor/timing.h"
+#include "predict/machine.h"
 
 /* `check` answers in milliseconds: a price takes about ten of them. */
 static const int64_t ADVICE = TRY_SECONDS(0.04);
@@ -13,7 +13,7 @@ void advise(violations *found, const recipe *given, const setup *s, const struct
     error err = {{0}};
     if (!repairs_to_price(found)) return;
     hardware *hw = ARENA_NEW(a, hardware);
-    if (!timing_machine(hw, s, a, &err)) { /* else `price` says what is wrong with it */
+    if (!machine_of_setup(hw, s, a, &err)) { /* else `price` says what is wrong with it */
         repair_job j = {.given = given, .s = s, .hw = hw, .own = own, .budget.left = ADVICE};
         price_repairs(found, &j, a);
     }

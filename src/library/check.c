@@ -5,7 +5,7 @@
 #include "base/waiting.h"
 #include "config/appended.h"
 #include "plan/repairs.h"
-#include "train/executor/timing.h"
+#include "predict/machine.h"
 
 int check_options(word_option out[WORD_OPTIONS_MAX], check_words *w)
 {
@@ -28,7 +28,7 @@ status fit_asked(fit *out, const setup *s, const violations *found, arena *a, er
     *out = (fit){.why_not = audit_why_not_of(s, found, a)};
     if (out->why_not) return OK; /* it may name a GPU that does not exist */
     hardware hw;
-    TRY(timing_machine(&hw, s, a, err));
+    TRY(machine_of_setup(&hw, s, a, err));
     fit_of(out, s, found, &hw, a);
     return OK;
 }
@@ -76,7 +76,7 @@ static status find_fix(checked *c, const recipe *r, bool whole, arena *a, error 
     rules_check(&found, s, false, a);
     TRY(fit_asked(&f, s, &found, a, err));
     if (!fit_too_large(&f)) return OK;
-    TRY(timing_machine(&hw, s, a, err));
+    TRY(machine_of_setup(&hw, s, a, err));
     autofit_memory(&c->autofitted, r, c->fix, &hw, whole ? SEARCH_SECONDS : QUICK_SECONDS, a);
     c->fixable = c->autofitted.done;
     if (c->fixable) c->fix = c->autofitted.overrides;

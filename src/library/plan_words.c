@@ -15,7 +15,7 @@
 #include "predict/bands.h"
 #include "config/input.h"
 #include "config/target.h"
-#include "train/executor/timing.h"
+#include "predict/machine.h"
 #include "plan/against.h"
 #include "plan/search_space.h"
 
@@ -108,7 +108,7 @@ static status set_cluster(recipe *r, const plan_words *w, hardware *hw, arena *a
                          "no GPUs are given; repair: --gpus 256xH100 (`moefold plan --help`)");
     bool local = strcasecmp(name, "local") == 0;
     bool ours = target_of(r) == TARGET_MOEFOLD;
-    s = local ? timing_local(hw, &n, a, err) : timing_gpu(hw, name, ours, a, err);
+    s = local ? machine_local(hw, &n, a, err) : machine_gpu(hw, name, ours, a, err);
     if (s && w->gpus) error_prefix(err, s, "--gpus %s", w->gpus);
     if (s) return s;
     if (recipe_given(r, K_HEADROOM)) hardware_leave(hw, recipe_real(r, K_HEADROOM));

@@ -8,7 +8,7 @@
 #include "base/waiting.h"
 #include "library/check.h"
 #include "predict/audit/audit.h"
-#include "train/executor/timing.h"
+#include "predict/machine.h"
 
 /* So long other knobs are tried. */
 enum { CHANGES_SECONDS = 3 };
@@ -78,7 +78,7 @@ status price_ready(priced *q, const recipe *r, const char *routed, arena *a, err
     q->s = s;
     q->hw = hw;
     TRY(setup_init(s, r, a, err));
-    TRY(timing_machine(hw, s, a, err));
+    TRY(machine_of_setup(hw, s, a, err));
     TRY(hardware_has_stack(hw, q->o.stack ? q->o.stack : recipe_word(&s->r, K_STACK), err));
     TRY(words_routing(&q->o, routed, s, a, err));
     setup_states(s, a);

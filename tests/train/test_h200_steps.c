@@ -7,7 +7,7 @@
 #include <stdio.h>
 
 #include "predict/price.h"
-#include "train/executor/timing.h"
+#include "predict/machine.h"
 
 static const char all[] = "cluster.gpu=H200 cluster.n_gpus=1 moefold.target=moefold "
                           "model.moe_router_force_load_balancing=true ";
@@ -69,7 +69,7 @@ static void steps_take_what_was_predicted(void **state)
         price p;
         error err = {{0}};
         setup_of_words(s, a, steps[i].model, arena_text(a, "%s%s", all, steps[i].words));
-        if (timing_machine(hw, s, a, &err)) fail_msg("%s", err.text);
+        if (machine_of_setup(hw, s, a, &err)) fail_msg("%s", err.text);
         assert_non_null(hw->measured);
         assert_false(answer_estimates_times(&s->j, hw));
         price_setup(&p, s, hw, NULL, a);
@@ -97,7 +97,7 @@ static void reference_kernels_are_slow_estimates(void **state)
         price p;
         error err = {{0}};
         setup_of_words(s, a, qwen, arena_text(a, "%s%s%s", all, QWEN(1, 4096), forms[i]));
-        if (timing_machine(hw, s, a, &err)) fail_msg("%s", err.text);
+        if (machine_of_setup(hw, s, a, &err)) fail_msg("%s", err.text);
         assert_true(answer_estimates_times(&s->j, hw));
         price_setup(&p, s, hw, NULL, a);
         assert_true(p.step_s > 100 * 0.0298); /* of BF16, as above */

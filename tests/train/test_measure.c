@@ -16,6 +16,7 @@
 
 #include "measure/bench/microbench.h"
 #include "config/models/models.h"
+#include "predict/machine.h"
 #include "train/executor/timing.h"
 
 enum { RANKS = 2, POINTS = 2 };
@@ -335,16 +336,16 @@ static void the_machine_is_that_of_the_ranks(void **state)
     assert_int_equal(measured_write(&m, fewer, &err), OK);
     assert_int_equal(setenv("HOME", folder, 1), 0);
     assert_int_equal(chdir(folder), 0);
-    assert_int_equal(timing_machine(&h, s, a, &err), OK);
+    assert_int_equal(machine_of_setup(&h, s, a, &err), OK);
     assert_string_equal(h.path, fewer);
     assert_int_equal(measured_write(&m, more, &err), OK);
-    assert_int_equal(timing_machine(&h, s, a, &err), OK);
+    assert_int_equal(machine_of_setup(&h, s, a, &err), OK);
     assert_string_equal(h.path, "./hardware/local-60.yaml");
     FILE *f = fopen(more, "w");
     assert_non_null(f);
     fputs("peak: 3\n", f);
     fclose(f);
-    assert_int_equal(timing_machine(&h, s, a, &err), ERR_INPUT); /* there, and wrong */
+    assert_int_equal(machine_of_setup(&h, s, a, &err), ERR_INPUT); /* there, and wrong */
     assert_non_null(strstr(err.text, "local-60.yaml"));
     assert_int_equal(chdir(here), 0);
     assert_int_equal(system(arena_text(a, "rm -r %s", folder)), 0);

@@ -12,7 +12,7 @@
 
 #include "op/quant.h"
 #include "measure/bench/measure.h"
-#include "train/executor/timing.h"
+#include "predict/machine.h"
 
 static bool near_to(double x, double y)
 {
@@ -385,7 +385,7 @@ static hardware machine_of(const char *words, arena *a)
     hardware h = {0};
     error err = {{0}};
     setup_of_words(s, a, "tiny", words);
-    if (timing_machine(&h, s, a, &err)) fail_msg("%s", err.text);
+    if (machine_of_setup(&h, s, a, &err)) fail_msg("%s", err.text);
     assert_int_equal(answer_estimates_times(&s->j, &h),
                      recipe_is(&s->r, K_TARGET, "moefold") && !h.measured);
     return h;
@@ -430,11 +430,11 @@ static void a_kind_that_is_none_is_refused(void **state)
     write_as(&m, "H200", "hardware/h200-measured.yaml");
     assert_int_equal(system("sed -i 's/^  NORM:/  NORMS:/' hardware/h200-measured.yaml"), 0);
     setup_of_words(&s, a, "tiny", ours);
-    assert_int_equal(timing_machine(&h, &s, a, &err), ERR_INPUT);
+    assert_int_equal(machine_of_setup(&h, &s, a, &err), ERR_INPUT);
     assert_non_null(strstr(err.text, "NORMS"));
     assert_non_null(strstr(err.text, "h200-measured.yaml"));
     assert_int_equal(system("sed -i 's/^  NORMS: .*/  NORM: 9/' hardware/h200-measured.yaml"), 0);
-    assert_int_equal(timing_machine(&h, &s, a, &err), ERR_INPUT);
+    assert_int_equal(machine_of_setup(&h, &s, a, &err), ERR_INPUT);
     assert_non_null(strstr(err.text, "kinds"));
     folder_close(&f);
     arena_destroy(a);

@@ -5,6 +5,7 @@
  * JSON. What is wrong with a description ends a run only where a person asked. The first step is
  * not counted: pages are touched and threads started there. */
 #include "train/executor/executor_times.h"
+#include "predict/machine.h"
 #include "backend/comm/agree.h"
 #include "train/loop/state.h"
 
@@ -33,8 +34,8 @@ static bool is_asked(const trainer *t)
 static bool is_measured(trainer *t, hardware *hw)
 {
     error why = {{0}};
-    bool found = timing_measured(t->s, t->a);
-    bool bad = found && timing_machine(hw, t->s, t->a, &why);
+    bool found = machine_measured(t->s, t->a);
+    bool bad = found && machine_of_setup(hw, t->s, t->a, &why);
     double missing = !found || bad;
     comm_sum(t->c, GROUP_WORLD, &missing, 1);
     if (missing == 0) return true;
@@ -51,7 +52,7 @@ status trainer_predict(trainer *t, error *err)
 {
     hardware *hw = ARENA_NEW(t->a, hardware);
     if (is_asked(t)) {
-        TRY(ranks_agree(t->c, timing_machine(hw, t->s, t->a, err), err));
+        TRY(ranks_agree(t->c, machine_of_setup(hw, t->s, t->a, err), err));
     } else if (t->o->json || !job_on_cpu(&t->s->j) || !is_measured(t, hw)) {
         return OK;
     }

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "answer/answer.h"
+#include "predict/machine.h"
 #include "base/file.h"
 #include "predict/measured.h"
 #include "config/export.h"
@@ -237,7 +238,7 @@ static void add_parts(ended_answer *out, const trainer *t)
     step_part parts[STEP_PARTS];
     error why = {{0}};
     int64_t rank = -1;
-    status s = timing_machine(hw, t->given, t->a, &why);
+    status s = machine_of_setup(hw, t->given, t->a, &why);
     if (s) {
         out->unpredicted = arena_text(t->a, "%s", why.text);
     } else {
