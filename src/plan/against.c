@@ -80,13 +80,22 @@ status against_price(against *out, const recipe *own, const searched *by, arena 
     rules_prove(&out->found, s, false, a);
     out->why_not = audit_why_not(s, a);
     if (out->why_not) return OK;
-    price_setup(&out->p, s, o->hw, &o->prices, a);
+    const try_job asked = {
+        .hw = o->hw, .o = &o->prices, .depth = TRY_PRICE, .errors = out->found.n_errors};
+    try_result t = {.s = s, .found = out->found};
+    try_more(&t, &asked, a);
+    out->p = t.p;
     place_it(out, r);
     if (!r->n_best) return OK;
     recipe *winner = ARENA_NEW(a, recipe);
+    setup *first = ARENA_NEW(a, setup);
     search_recipe(winner, r, by->plan, &r->best[0].c);
-    path_ends ends = {own, winner, o->hw, &o->prices, o->until};
-    out->n_path = price_path(out->path, &ends, &out->p, a);
+    TRY(setup_init(first, winner, a, err));
+    const path_job path = {.from = {own, s, &out->p},
+                           .to = {winner, first, &r->best[0].exact},
+                           .t = asked,
+                           .until = o->until};
+    out->path = path_find(&out->n_path, &path, a);
     see_faster(out, &r->best[0].exact);
     return OK;
 }

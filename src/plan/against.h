@@ -13,7 +13,7 @@ typedef struct against {
     price p;
     int place; /* it would be the first (1), the second, ...; the list's length and one: below it */
     int same;  /* the row of the list with its parallel sizes, from 1 on; 0: none */
-    path_step path[PATH_MOVES]; /* to the first of the list */
+    path_step *path; /* to the first of the list */
     int n_path;
     int faster; /* a stop of the path, from 1 on, that fits and is faster than the first by more
                    than a thousandth: what the search does not look at; 0: none */

@@ -162,14 +162,13 @@ static bool priced(price_change *out, const changing *w, change *c)
     if (warning)
         good = add_repair(c, warning, w->a) && changed(&t, w, c) && !new_warning(w, &t.found);
     if (!good || !try_affords(w->j->budget, t.s)) return false;
-    price p;
-    price_setup(&p, t.s, w->j->hw, w->j->o, w->a);
+    try_more(&t, &(try_job){.hw = w->j->hw, .o = w->j->o, .depth = TRY_PRICE}, w->a);
     add_job(w, c);
     *out = (price_change){.words = text_of(c, w->a),
-                          .gain = p.tokens_per_s_per_gpu / w->j->now->tokens_per_s_per_gpu - 1,
-                          .step_s = p.step_s,
-                          .peak_bytes = p.peak_bytes,
-                          .fits = p.fits};
+                          .gain = t.p.tokens_per_s_per_gpu / w->j->now->tokens_per_s_per_gpu - 1,
+                          .step_s = t.p.step_s,
+                          .peak_bytes = t.p.peak_bytes,
+                          .fits = t.p.fits};
     return true;
 }
 

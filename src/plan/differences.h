@@ -1,14 +1,12 @@
 /* differences.h - two recipes of one model: which knobs differ, and what each of them accounts for.
  *
- * A change is a set of knobs that mean one thing (the moves of path.h, the cluster) or one knob. It
- * is counted twice: as a stop of a path from one recipe to the other, where the parts add up to
- * the whole; and alone, on top of the first recipe. Where the two differ, it acts together with
- * others. */
+ * A change is counted twice: as a stop of the path from one recipe to the other (path.h), where the
+ * parts add up to the whole; and alone, on top of the first recipe. Where the two differ, it acts
+ * together with others. */
 #ifndef PLAN_DIFFERENCES_H
 #define PLAN_DIFFERENCES_H
 
 #include "plan/path.h"
-#include "predict/try.h"
 
 typedef struct diff_knob {
     knob_id k;
@@ -16,18 +14,7 @@ typedef struct diff_knob {
     bool made; /* a person or the model set it on either side; else it follows from others */
 } diff_knob;
 
-typedef struct diff_change {
-    const char *names; /* "recompute"; several where one cannot change without the other */
-    const char *words; /* overrides */
-    price p;           /* after it; evidence is NULL */
-    double seconds;    /* of the step that came, or went where negative, along the path */
-    int64_t bytes;     /* the same of the fullest rank's peak */
-    bool alone;        /* what follows is known: alone it breaks no rule and can be built */
-    double alone_seconds;
-    int64_t alone_bytes;
-    moved kinds[MOVED_MAX];
-    int n_kinds;
-} diff_change;
+typedef path_step diff_change;
 
 /* One side. */
 typedef struct diff_end {
@@ -46,9 +33,6 @@ typedef struct differences {
     diff_change *changes; /* in the order of the path; none where a side has no price */
     int n_changes;
 } differences;
-
-/* The description of what a setup runs on. */
-typedef status (*machine_of)(hardware *h, const setup *s, arena *a, error *err);
 
 typedef struct diff_job {
     const recipe *a, *b;

@@ -1,7 +1,7 @@
-/* path.c - moves between two recipes.
+/* path.c - the walk between two recipes.
  *
- * I1  A move copies settings as people made them (unset ones too), so that what is derived from
- *     them is derived again.
+ * I1  A change copies settings as people made them, unset ones too, so that what follows from them
+ *     is derived again. All changes made, the one recipe is the other.
  * I2  Every stop is priced as a whole program. */
 #include "plan/path.h"
 
@@ -9,10 +9,12 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "predict/try.h"
 
 enum { TOGETHER_MOST = 3 };
 _Static_assert((int)PATH_MOVES == (int)AX_NONE, "a move is an axis");
+
+enum { LOOK = 1000 };          /* of the budget, for rules alone */
+static const double FAR = 0.1; /* of the step; of another distance */
 
 /* Other keys for a knob go with it: they would set it again. */
 static void forget_aliases(recipe *r, knob_id k)
@@ -23,7 +25,7 @@ static void forget_aliases(recipe *r, knob_id k)
     r->n_aliases = n;
 }
 
-void path_copy(recipe *r, const recipe *from, knob_id k)
+static void take_knob(recipe *r, const recipe *from, knob_id k)
 {
     recipe_take(r, from, k);
     forget_aliases(r, k);
@@ -61,17 +63,6 @@ int price_moved(moved out[MOVED_MAX], const price *before, const price *after)
     return n;
 }
 
-/* ---- one stop */
-
-typedef struct walk {
-    const path_ends *e;
-    const setup *from, *to; /* resolved */
-    recipe *now;
-    price at;
-    int errors; /* rules that are broken where one stands */
-    arena *a;
-} walk;
-
 static bool has(value list, value word)
 {
     for (int i = 0; i < list.list.n; i++)
@@ -88,130 +79,234 @@ bool path_same(knob_id k, value x, value y)
     return x.list.n == y.list.n;
 }
 
-static bool same_knob(const walk *w, knob_id k)
+static bool by_person(const recipe *r, knob_id k)
 {
-    return path_same(k, w->from->r.knob[k].v, w->to->r.knob[k].v);
+    return recipe_from(r, k) == FROM_USER || recipe_from(r, k) == FROM_MODEL;
 }
 
-static bool differs(const walk *w, int m)
+bool path_made(const recipe *x, const recipe *y, knob_id k)
 {
-    for (const axis_knob *x = axis_knobs; x->k != K_COUNT; x++)
-        if ((int)x->axis == m && !same_knob(w, x->k)) return true;
-    return false;
+    return by_person(x, k) || by_person(y, k);
 }
 
-static void make(recipe *r, const recipe *to, unsigned set)
+/* ---- changes */
+
+typedef struct change_set {
+    const char *name;
+    knob_id knobs[32];
+    int n;
+    bool made; /* on the way so far */
+} change_set;
+
+typedef struct walk {
+    const path_job *j;
+    change_set sets[K_COUNT];
+    int n;
+    recipe *now;
+    price at;
+    int errors; /* that a stop may have */
+    arena *a;
+} walk;
+
+static bool differs(const walk *w, knob_id k)
 {
-    for (const axis_knob *x = axis_knobs; x->k != K_COUNT; x++)
-        if (set >> x->axis & 1) recipe_take(r, to, x->k); /* I1 */
+    return !path_same(k, w->j->from.s->r.knob[k].v, w->j->to.s->r.knob[k].v);
 }
 
-/* ---- the walk */
+enum { CLUSTER = AX_NONE, SINGLE };
+
+static int set_of(knob_id k)
+{
+    if (k == K_GPU || k == K_N_GPUS || k == K_GPUS_PER_NODE || k == K_NVLINK) return CLUSTER;
+    axis_id m = axis_of(k);
+    return m != AX_NONE ? (int)m : SINGLE + (int)k;
+}
+
+/* Knobs of one meaning change together, those that were left open on one side too (I1). */
+static void find_sets(walk *w)
+{
+    int ids[K_COUNT];
+    for (knob_id i = 0; i < K_COUNT; i++) {
+        int id = set_of(i), at = 0;
+        if (!differs(w, i) || !path_made(w->j->from.given, w->j->to.given, i)) continue;
+        while (at < w->n && ids[at] != id) at++;
+        if (at < w->n) continue;
+        ids[w->n] = id;
+        change_set *s = &w->sets[w->n++];
+        s->name = id == CLUSTER       ? "cluster"
+                  : id < (int)AX_NONE ? axis_words((axis_id)id)
+                                      : knobs[i].key;
+        for (knob_id k = 0; k < K_COUNT && s->n < 32; k++)
+            if (set_of(k) == id) s->knobs[s->n++] = k;
+    }
+}
+
+static void make(recipe *r, const recipe *to, const change_set *s)
+{
+    for (int i = 0; i < s->n; i++) {
+        take_knob(r, to, s->knobs[i]);
+        if (s->knobs[i] == K_GPU) r->machine = to->machine;
+    }
+}
+
+/* ---- one stop */
 
 typedef struct stop {
-    unsigned set;
+    int chosen[TOGETHER_MOST + 2]; /* sets, then -1 */
+    bool found;
     int errors;
     price p;
 } stop;
 
-static bool try_set(stop *best, const walk *w, unsigned set, bool must_fit)
+static bool is_over(const walk *w)
 {
-    const path_ends *e = w->e;
-    arena_place mark = arena_mark(w->a);
-    recipe *r = ARENA_NEW(w->a, recipe);
+    const try_budget *b = w->j->t.budget;
+    return (b && (b->left_out || b->left < 0)) ||
+           (w->j->until > 0 && clock_seconds() >= w->j->until);
+}
+
+/* `from` with these sets as the other end has them. False: it cannot be, or breaks more rules. */
+static bool price_sets(stop *out, const walk *w, const recipe *from, const int *chosen)
+{
+    arena *a = arena_create();
+    recipe *r = ARENA_NEW(a, recipe);
+    try_job asked = w->j->t;
     try_result t;
-    *r = *w->now;
-    make(r, e->to, set);
-    bool good =
-        try_recipe(&t, r, &(try_job){NULL, e->hw, e->o, NULL, TRY_PRICE, w->errors, 0}, w->a);
-    arena_release(w->a, mark);
-    if (!good || (must_fit && !t.fits)) return false;
-    if (!best->set || t.p.step_s < best->p.step_s)
-        *best = (stop){set, t.found.n_errors, t.p}; /* I2 */
-    return true;
+    asked.errors = w->errors;
+    asked.depth = TRY_PRICE;
+    *r = *from;
+    for (int i = 0; chosen[i] >= 0; i++) make(r, w->j->to.given, &w->sets[chosen[i]]);
+    if (asked.budget) asked.budget->left -= LOOK;
+    bool good = try_recipe(&t, r, &asked, a) && t.priced;
+    if (good) *out = (stop){.found = true, .errors = t.found.n_errors, .p = t.p};
+    arena_destroy(a);
+    return good;
 }
 
-static bool is_late(const walk *w)
+/* What makes a stop come later. */
+static double distance(const walk *w, const price *p)
 {
-    return w->e->until > 0 && clock_seconds() >= w->e->until;
+    return w->j->way == PATH_NEAREST ? fabs(p->step_s - w->at.step_s) : p->step_s;
 }
 
-/* The best stop that takes as few moves as possible: one that gains, of one move or two; else the
- * least loss; three moves only where fewer lead nowhere. Every move that is left together leads to
- * the end, whatever it is. */
-static stop next_stop(const walk *w, unsigned left)
+static void consider(stop *best, const walk *w, const int *chosen)
 {
-    stop best = {0};
-    int n = __builtin_popcount(left);
-    for (int size = 1; size <= TOGETHER_MOST && size < n; size++) {
-        bool gains = best.set && best.p.step_s < w->at.step_s;
-        if (gains || (best.set && size > 2) || is_late(w)) break;
-        stop tried = {0};
-        for (unsigned set = 1; set <= left && !is_late(w); set++)
-            if (!(set & ~left) && __builtin_popcount(set) == size) try_set(&tried, w, set, true);
-        if (!best.set || (tried.set && tried.p.step_s < w->at.step_s)) best = tried;
-    }
-    if (!best.set) try_set(&best, w, left, false);
-    return best;
+    stop s;
+    if (!price_sets(&s, w, w->now, chosen)) return;
+    if (w->j->way == PATH_FASTEST && !s.p.fits) return;
+    if (best->found && distance(w, &s.p) >= distance(w, &best->p)) return;
+    *best = s;
+    memcpy(best->chosen, chosen, sizeof best->chosen);
 }
 
-static const char *names_of(unsigned set, arena *a)
+/* Every choice of so many sets that are left. */
+static void consider_sets(stop *best, const walk *w, int size, int from, int *chosen)
 {
-    textbuf t = text_init(a);
-    for (int m = 0; m < PATH_MOVES; m++)
-        if (set >> m & 1) text_add(&t, "%s%s", t.n ? " and " : "", axis_words((axis_id)m));
-    return t.s;
-}
-
-static const char *words_of(const walk *w, unsigned set)
-{
-    textbuf t = text_init(w->a);
-    for (const axis_knob *x = axis_knobs; x->k != K_COUNT; x++)
-        if (set >> x->axis & 1 && !same_knob(w, x->k))
-            text_add(&t, "%s%s=%s", t.n ? " " : "", knobs[x->k].key,
-                     recipe_shown(&w->to->r, x->k, w->a));
-    return t.s;
-}
-
-static void take(path_step *out, walk *w, const stop *s)
-{
-    *out = (path_step){.names = names_of(s->set, w->a), .words = words_of(w, s->set)};
-    out->gain = w->at.step_s / s->p.step_s - 1;
-    out->p = s->p;
-    out->n_kinds = price_moved(out->kinds, &w->at, &s->p);
-    make(w->now, w->e->to, s->set);
-    w->at = s->p;
-    w->errors = s->errors;
-}
-
-static bool opened(walk *w, arena *a)
-{
-    error err = {{0}};
-    setup *from = ARENA_NEW(a, setup), *to = ARENA_NEW(a, setup);
-    w->from = from;
-    w->to = to;
-    w->now = ARENA_NEW(a, recipe);
-    *w->now = *w->e->from;
-    if (setup_init(from, w->e->from, a, &err) || setup_init(to, w->e->to, a, &err)) return false;
-    violations found;
-    rules_check(&found, from, false, a);
-    w->errors = found.n_errors;
-    return true;
-}
-
-int price_path(path_step out[PATH_MOVES], const path_ends *e, const price *first, arena *a)
-{
-    walk w = {.e = e, .at = *first, .a = a};
-    unsigned left = 0;
     int n = 0;
-    if (!opened(&w, a)) return 0;
-    for (int m = 0; m < PATH_MOVES; m++)
-        if (differs(&w, m)) left |= 1u << m;
-    while (left) {
-        stop s = next_stop(&w, left);
-        if (!s.set) break;
-        take(&out[n++], &w, &s);
-        left &= ~s.set;
+    while (chosen[n] >= 0) n++;
+    if (n == size) {
+        consider(best, w, chosen);
+        return;
     }
+    for (int i = from; i < w->n && !is_over(w); i++) {
+        if (w->sets[i].made) continue;
+        chosen[n] = i;
+        chosen[n + 1] = -1;
+        consider_sets(best, w, size, i + 1, chosen);
+        chosen[n] = -1;
+    }
+}
+
+static int sets_left(const walk *w)
+{
+    int n = 0;
+    for (int i = 0; i < w->n; i++) n += !w->sets[i].made;
     return n;
+}
+
+/* The best stop of as few changes as possible. Two are made at once where one alone is not possible
+ * or does not lead there (to what is faster; to what is near) and two do; three where nothing else
+ * is possible. */
+static bool next_stop(stop *best, const walk *w)
+{
+    const bool near = w->j->way == PATH_NEAREST;
+    *best = (stop){.found = false};
+    for (int size = 1; size <= TOGETHER_MOST && size < sets_left(w); size++) {
+        bool bad = distance(w, &best->p) > FAR * w->at.step_s;
+        if (!near) bad = best->p.step_s >= w->at.step_s;
+        if (best->found && !(bad && size == 2)) break;
+        stop next = {.found = false};
+        int chosen[TOGETHER_MOST + 2] = {-1};
+        consider_sets(&next, w, size, 0, chosen);
+        bool leads = next.found && (near ? distance(w, &next.p) < FAR * distance(w, &best->p)
+                                         : next.p.step_s < w->at.step_s);
+        if (!best->found || leads) *best = next;
+    }
+    return best->found;
+}
+
+/* ---- the walk */
+
+static void describe(path_step *c, const walk *w, const int *chosen)
+{
+    textbuf names = text_init(w->a), words = text_init(w->a);
+    for (int i = 0; chosen[i] >= 0; i++) {
+        const change_set *s = &w->sets[chosen[i]];
+        text_add(&names, "%s%s", names.n ? " and " : "", s->name);
+        for (int k = 0; k < s->n; k++)
+            if (differs(w, s->knobs[k]))
+                text_add(&words, "%s%s=%s", words.n ? " " : "", knobs[s->knobs[k]].key,
+                         recipe_shown(&w->j->to.s->r, s->knobs[k], w->a));
+    }
+    c->names = names.s;
+    c->words = words.s;
+}
+
+static void take(path_step *c, walk *w, const int *chosen, const stop *s)
+{
+    stop alone;
+    *c = (path_step){.p = s->p,
+                     .gain = w->at.step_s / s->p.step_s - 1,
+                     .seconds = s->p.step_s - w->at.step_s,
+                     .bytes = s->p.peak_bytes - w->at.peak_bytes};
+    c->p.evidence = NULL;
+    describe(c, w, chosen);
+    c->n_kinds = price_moved(c->kinds, &w->at, &s->p);
+    const path_end *from = &w->j->from;
+    if (w->j->way == PATH_NEAREST && !is_over(w) && price_sets(&alone, w, from->given, chosen)) {
+        c->alone = true;
+        c->alone_seconds = alone.p.step_s - from->p->step_s;
+        c->alone_bytes = alone.p.peak_bytes - from->p->peak_bytes;
+    }
+    for (int i = 0; chosen[i] >= 0; i++) {
+        make(w->now, w->j->to.given, &w->sets[chosen[i]]);
+        w->sets[chosen[i]].made = true;
+    }
+    if (w->j->way == PATH_FASTEST) w->errors = s->errors;
+    w->at = s->p;
+}
+
+path_step *path_find(int *n, const path_job *j, arena *a)
+{
+    walk *w = ARENA_NEW(a, walk);
+    *w = (walk){.j = j, .now = ARENA_RAW(a, recipe, 1), .at = *j->from.p, .a = a};
+    *w->now = *j->from.given;
+    w->errors = j->t.errors;
+    find_sets(w);
+    path_step *out = ARENA_ARRAY(a, path_step, w->n + 1);
+    *n = 0;
+    while (sets_left(w)) {
+        stop s;
+        int all[K_COUNT + 1], k = 0;
+        if (next_stop(&s, w)) {
+            take(&out[(*n)++], w, s.chosen, &s);
+            continue;
+        }
+        /* all that are left lead to the end, whatever it is */
+        for (int i = 0; i < w->n; i++)
+            if (!w->sets[i].made) all[k++] = i;
+        all[k] = -1;
+        take(&out[(*n)++], w, all, &(stop){.p = *j->to.p});
+    }
+    return out;
 }

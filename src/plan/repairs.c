@@ -13,7 +13,11 @@ static void see_one(repair_price *out, repair_job *j, const char *const *words, 
                     arena *a)
 {
     try_result t;
-    const try_job asked = {j->given, j->hw, j->o, &j->budget, now ? TRY_PRICE : TRY_FIT, 0, 0};
+    const try_job asked = {.given = j->given,
+                           .hw = j->hw,
+                           .o = j->o,
+                           .budget = &j->budget,
+                           .depth = now ? TRY_PRICE : TRY_FIT};
     if (!try_words(&t, words, &asked, a)) return;
     *out = (repair_price){
         .valid = true, .peak_bytes = t.peak_bytes, .usable_bytes = t.usable_bytes, .fits = t.fits};

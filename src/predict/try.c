@@ -20,6 +20,28 @@ bool try_affords(try_budget *b, const setup *s)
     return true;
 }
 
+void try_more(try_result *out, const try_job *j, arena *a)
+{
+    bool priced = j->depth == TRY_PRICE && try_affords(j->budget, out->s);
+    if (!priced) {
+        fit f;
+        fit_of(&f, out->s, &out->found, j->hw, a);
+        out->peak_bytes = f.peak_bytes;
+        out->host_bytes = f.host_bytes;
+        out->usable_bytes = f.usable_bytes;
+        out->fits = f.fits;
+    }
+    if (!priced && !(j->depth == TRY_FITTING && out->fits && try_affords(j->budget, out->s)))
+        return;
+    price_setup(&out->p, out->s, j->hw, j->o, a);
+    out->priced = true;
+    out->p.evidence = NULL;
+    out->peak_bytes = out->p.peak_bytes;
+    out->host_bytes = out->p.host_bytes;
+    out->usable_bytes = out->p.usable;
+    out->fits = out->p.fits;
+}
+
 bool try_recipe(try_result *out, recipe *r, const try_job *j, arena *a)
 {
     setup *s = ARENA_NEW(a, setup);
@@ -33,24 +55,13 @@ bool try_recipe(try_result *out, recipe *r, const try_job *j, arena *a)
     out->s = s;
     out->legal = out->found.n_errors <= j->errors && !audit_why_not_of(s, &out->found, a);
     if (!out->legal || j->depth == TRY_RULES) return out->legal;
-    bool priced = j->depth == TRY_PRICE && try_affords(j->budget, s);
-    if (!priced) {
-        fit f;
-        fit_of(&f, s, &out->found, j->hw, a);
-        out->peak_bytes = f.peak_bytes;
-        out->host_bytes = f.host_bytes;
-        out->usable_bytes = f.usable_bytes;
-        out->fits = f.fits;
+    try_job own = *j;
+    if (j->machine) {
+        hardware *hw = ARENA_NEW(a, hardware);
+        own.hw = hw;
+        if (j->machine(hw, s, a, &err)) return out->legal = false;
     }
-    if (!priced && !(j->depth == TRY_FITTING && out->fits && try_affords(j->budget, s)))
-        return true;
-    price_setup(&out->p, s, j->hw, j->o, a);
-    out->priced = true;
-    out->p.evidence = NULL;
-    out->peak_bytes = out->p.peak_bytes;
-    out->host_bytes = out->p.host_bytes;
-    out->usable_bytes = out->p.usable;
-    out->fits = out->p.fits;
+    try_more(out, &own, a);
     return true;
 }
 

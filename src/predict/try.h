@@ -30,14 +30,18 @@ typedef struct try_budget {
  * budget of NULL has no end. */
 bool try_affords(try_budget *b, const setup *s);
 
+/* The description of what a setup runs on. */
+typedef status (*machine_of)(hardware *h, const setup *s, arena *a, error *err);
+
 typedef struct try_job {
     const recipe *given; /* before setup_init; try_recipe does not read it */
     const hardware *hw;
     const price_options *o; /* may be NULL */
     try_budget *budget;     /* may be NULL */
     try_depth depth;
-    int errors;    /* that it may have, as the recipe before has them */
-    int64_t world; /* GPUs that it must have; 0: any */
+    int errors;         /* that it may have, as the recipe before has them */
+    int64_t world;      /* GPUs that it must have; 0: any */
+    machine_of machine; /* instead of `hw`, where recipes are of several; NULL: `hw` */
 } try_job;
 
 typedef struct try_result {
@@ -53,7 +57,11 @@ typedef struct try_result {
 /* Is it legal? Numbers alone outlive `a`: `evidence` of the price is NULL. */
 bool try_recipe(try_result *out, recipe *r, const try_job *j, arena *a);
 
-/* The same of `given` with edits, or with overrides as rules write them (ends with NULL). */
+/* What is asked beyond TRY_RULES of a setup for which a program can be built: `s` and `found` are
+ * there, `machine` is not asked. */
+void try_more(try_result *out, const try_job *j, arena *a);
+
+/* try_recipe of `given` with edits, or with overrides as rules write them (ends with NULL). */
 bool try_edits(try_result *out, edits e, const try_job *j, arena *a);
 bool try_words(try_result *out, const char *const *words, const try_job *j, arena *a);
 

@@ -57,7 +57,12 @@ int report_ladder(rung out[RUNGS_MAX], const ladder_job *j, arena *a)
 {
     int n = 0;
     unsigned drop = 0;
-    const try_job t = {j->given, j->hw, j->o, j->budget, TRY_PRICE, try_errors(j->given), 0};
+    const try_job t = {.given = j->given,
+                       .hw = j->hw,
+                       .o = j->o,
+                       .budget = j->budget,
+                       .depth = TRY_PRICE,
+                       .errors = try_errors(j->given)};
     if (try_rung(&out[n], &t, moves[MOVE_NO_RECOMPUTE].e, a)) out[n++].name = "none";
     for (int i = 0; i < DROP_MODULES && n < RUNGS_MAX - 2; i++) {
         unsigned next = drop_tidy(drop | drop_modules[i].drop); /* I1 */
