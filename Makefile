@@ -393,12 +393,16 @@ $(BUILD)/obj/sm_100a/%.cu.o: %.cu $(BUILD)/flags | $(MADE)
 	$(Q)$(NVCC) -std=c++17 -gencode arch=compute_100a,code=sm_100a --extended-lambda -Isrc \
 	    -I$(BUILD)/generated $(NVCCFLAGS) -Xcompiler -fPIC -MMD -MP -MF $(@:.o=.d) -MT $@ -c $< -o $@
 
+# The GPU's kernels take minutes: how many files of theirs there are still to compile, this one included.
+kernels_left = $(shell set -- $(CUDA_PART:%.cu=$(BUILD)/obj/%.cu.o); n=0; \
+    for o; do [ -e "$$o" ] || n=$$((n + 1)); done; [ $$n = 0 ] || echo " ($$n of $$# left)")
+
 cuda-backend: $(BUILD)/moefold-cuda.so $(BUILD)/tests/cuda/rows $(BUILD)/tests/cudnn/plans $(NO_DRIVER)
 	@:
 
 $(BUILD)/obj/%.cu.o: %.cu $(BUILD)/flags | $(MADE)
 	@mkdir -p $(@D)
-	$(call say,nvcc,$<)
+	$(call say,nvcc,$<$(kernels_left))
 	$(Q)$(NVCC) -std=c++17 $(GPU_ONLY) --extended-lambda -Isrc -I$(BUILD)/generated $(NVCCFLAGS) \
 	    -Xcompiler -fPIC -MMD -MP -MF $(@:.o=.d) -MT $@ -c $< -o $@
 
