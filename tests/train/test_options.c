@@ -42,7 +42,7 @@ static const option options[] = {
     {"offload beside recompute", .on = NAMES("expert_fc1"), .both = SOME},
     /* Sums of sinks' gradients are added to the weight's at the end of a layer, not one by one. */
     {"heads in groups", .on = GROUPS, .sinks = 1e-6},
-    {"the sequence in chunks", .on = CHUNKS, .limit = 1e-5},
+    {"the sequence in chunks", .on = CHUNKS, .limit = 3e-5},
     {"fused kinds", .on = "moefold.fusion=[qkv,add_norm,norm_back] ", .off = "moefold.fusion=[] "},
     {"packing of the whole step", .on = PACKED, .off = APART},
     {"packing beside recompute", .on = PACKED, .off = APART, .both = FULL},
