@@ -189,6 +189,7 @@ typedef struct hardware {
                                  0.5, with a sliding window; 0, nowhere */
         double fused_experts; /* 1: its op fuser makes one kernel of grouped GEMM, activation
                                  and FP8 cast */
+        double fused_biases;  /* 1: of experts with biases, too */
     } stacks[CURVE_MAX];
     int n_stacks;
 } hardware;

@@ -296,9 +296,11 @@ static status read_curve(reader *r, const yaml_node *node, const field *f)
 static status read_stack(reader *r, const yaml_node *node)
 {
     struct stack *k = &r->h->stacks[r->h->n_stacks];
-    static const char *const words[] = {"device", "host", "unfused_sinks", "fused_experts"};
+    static const char *const words[] = {"device", "host", "unfused_sinks", "fused_experts",
+                                        "fused_biases"};
     enum { WORDS = sizeof words / sizeof words[0] };
-    double *at[WORDS] = {&k->device, &k->host, &k->unfused_sinks, &k->fused_experts};
+    double *at[WORDS] = {&k->device, &k->host, &k->unfused_sinks, &k->fused_experts,
+                         &k->fused_biases};
     *k = (struct stack){.name = node->key};
     for (int i = 0; node->kind == YAML_MAP && i < node->n_items; i++) {
         const yaml_node *x = node->items[i];
@@ -553,6 +555,7 @@ static void put_lists(writer *w)
         text_add(&w->t, "  \"%s\": {device: %.6g, host: %.6g", k->name, k->device, k->host);
         if (k->unfused_sinks > 0) text_add(&w->t, ", unfused_sinks: %.6g", k->unfused_sinks);
         if (k->fused_experts > 0) text_add(&w->t, ", fused_experts: %.6g", k->fused_experts);
+        if (k->fused_biases > 0) text_add(&w->t, ", fused_biases: %.6g", k->fused_biases);
         text_add(&w->t, "}\n");
     }
 }

@@ -279,11 +279,45 @@ static double stashed(const cost_model *c, const op *o)
     return 2 * n * ((gated ? 2 : 1) * ffn * plain + inputs * block) * c->hw->near_share;
 }
 
+/* Biases of the experts' second product, which Megatron adds from Python
+ * (TEGroupedMLP._apply_bias): expert by expert times the probability in FP32, the sum, all of them
+ * put together and narrowed, and autograd's ten kernels backward. They do not keep up with the
+ * memory: one H200 takes 12 and 19 ps an element. With what biases cost the products beside (2 to
+ * 13 % with cuBLAS's epilogues) it is fitted, in that proportion: eleven rows of gpt-oss-120b on
+ * five chips. A third of it is left where the op fuser's kernels add them as they write: their
+ * gradients and the probabilities' (docs/ACCURACY.md). Negative: it is no such operation. */
+static double seconds_of_biases(const cost_model *c, const op *o)
+{
+    const double eager[] = {23e-12, 37e-12}, fused = 20e-12;
+    if (!(c->hw->framework > 0)) return -1;
+    switch (o->kind) {
+    case OP_GROUPED_BIAS: {
+        double n = (double)o->dim[DIM_GROUPED_BIAS_ROOM] * (double)o->dim[DIM_GROUPED_BIAS_N];
+        if (o->in[IN_GROUPED_BIAS_p] < 0) return -1;
+        return c->fused_experts ? 0 : eager[0] * n;
+    }
+    case OP_GROUPED_BIAS_W: {
+        double n = (double)o->dim[DIM_GROUPED_BIAS_W_ROOM] * (double)o->dim[DIM_GROUPED_BIAS_W_N];
+        if (o->in[IN_GROUPED_BIAS_W_p] < 0) return -1;
+        return (c->fused_experts ? fused : eager[1]) * n;
+    }
+    case OP_GROUPED_BIAS_P: /* in the former */
+        return 0;
+    default:
+        return -1;
+    }
+}
+
+/* Of what routed buffers have room for. */
+static double filled(const cost_model *c, const segment *seg, const op *o)
+{
+    return c->fill * fmax(cost_loads(c, seg, o).skew, c->fullest) * c->padding;
+}
+
 static double moved(const cost_model *c, const segment *seg, const op *o, op_cost_class class)
 {
     bool experts = op_is(o->kind, ACTIVATION) && role_is_routed(o->role);
-    /* of what routed buffers have room for */
-    double full = c->fill * fmax(cost_loads(c, seg, o).skew, c->fullest) * c->padding;
+    double full = filled(c, seg, o);
     double pages = experts && c->stashes ? stashed(c, o) * full : 0;
     bool again = o->phase == PHASE_RECOMPUTE; /* by itself: its GEMM does not run again */
     if (c->fused_experts && experts && !again) return pages;
@@ -339,8 +373,11 @@ static double seconds_of(const cost_model *c, const segment *seg, const op *o, d
         return cost_memory_of(c, o->kind, cost_update_bytes(c, o->kind, updated_of(c, o)));
     case COST_CLASS_HOST_UPDATE:
         return cost_host_update(c, (double)o->dim[DIM_HOST_ADAMW_COUNT]);
-    default:
+    default: {
+        double biases = seconds_of_biases(c, o);
+        if (biases >= 0) return biases * filled(c, seg, o);
         return cost_memory_of(c, o->kind, moved(c, seg, o, class));
+    }
     }
 }
 

@@ -192,7 +192,7 @@ void cost_init(cost_model *c, const hardware *hw, const setup *s, const char *st
     c->device = k->device;
     c->host = k->host;
     c->unfused_sinks = k->unfused_sinks;
-    c->can_fuse = k->fused_experts > 0;
+    c->can_fuse = k->fused_experts > 0 && (k->fused_biases > 0 || !s->m.linear_bias);
     c->captured = capture_of(&s->j);
     for (int phase = 0; phase < 2; phase++)
         c->replay[phase] = hw->calls[CALL_REPLAY][phase] * hw->launch * c->host;

@@ -35,7 +35,8 @@ static void every_machine_is_read_back(void **state)
         assert_true(x.arch == y.arch && x.usable == y.usable && x.n_stacks == y.n_stacks);
         for (int k = 0; k < x.n_stacks; k++)
             assert_true(x.stacks[k].unfused_sinks == y.stacks[k].unfused_sinks &&
-                        x.stacks[k].fused_experts == y.stacks[k].fused_experts);
+                        x.stacks[k].fused_experts == y.stacks[k].fused_experts &&
+                        x.stacks[k].fused_biases == y.stacks[k].fused_biases);
         assert_true(
             fabs(curve_at(&x.gemm[NUMBER_BF16], 777) - curve_at(&y.gemm[NUMBER_BF16], 777)) < 1e-6);
     }
