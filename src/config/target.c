@@ -241,3 +241,8 @@ bool target_has(const job *j, knob_id k)
         if (gaps[g].knob == k) return false;
     return true;
 }
+
+bool target_has_cp(const job *j, const cp_traits *k)
+{
+    return !k->latent || (j->mla && target_has(j, K_LATENT_RING));
+}

@@ -9,7 +9,7 @@
 #define CONFIG_TARGET_H
 
 #include "config/recipe.h"
-#include "job/job.h"
+#include "job/cp_kind.h"
 
 typedef enum target { TARGET_MEGATRON, TARGET_MOEFOLD } target;
 
@@ -53,5 +53,8 @@ bool target_overlaps_tp(const job *j);
 
 /* May this knob be on for the job's target at all? For searches. */
 bool target_has(const job *j, knob_id k);
+
+/* Does it have this kind of CP, for the job's attention? */
+bool target_has_cp(const job *j, const cp_traits *k);
 
 #endif

@@ -21,7 +21,8 @@ typedef struct cp_traits {
     bool ring;        /* keys and values go around; with heads: around groups that have those */
     bool gather;      /* everybody's are gathered */
     bool latent;      /* what goes around is MLA's latent (moefold.mla_latent_ring) */
-    bool groups;      /* heads may be computed in groups: all of their keys are there */
+    bool whole;       /* a rank has all keys of its part of the heads, which CP divides */
+    bool levels;      /* it has two: model.hierarchical_context_parallel_sizes */
     bool sinks;       /* attention sinks may be added */
     bool windows;     /* so may sliding windows */
 } cp_traits;

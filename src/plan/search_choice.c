@@ -231,15 +231,10 @@ static void put_levels(destination to, const int64_t levels[2])
     job_put_ints(to.j, K_CP_LEVELS, l->item, 2);
 }
 
-static bool has_levels(const choice *c)
-{
-    return cp_kinds[c->kind].heads && cp_kinds[c->kind].ring;
-}
-
 static void set_context(destination to, const choice *c, const setup *base)
 {
     int64_t levels[2] = {1, 1};
-    bool two = c->cp > 1 && has_levels(c) && choice_levels(base, c->tp, c->cp, levels);
+    bool two = c->cp > 1 && cp_kinds[c->kind].levels && choice_levels(base, c->tp, c->cp, levels);
     if (c->cp > 1) put_word(to, K_CP_COMM, cp_kinds[c->kind].word);
     if (two)
         put_levels(to, levels);

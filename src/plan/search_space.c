@@ -247,9 +247,9 @@ bool space_kind_ok(const space *s, const choice *c)
     bool sinks = base->j.softmax == J_SOFTMAX_LEARNABLE;
     const cp_traits *k = &cp_kinds[c->kind];
     if ((sinks && !k->sinks) || (!k->windows && model_is_windowed(m))) return false;
-    if (k->latent) return m->attention->mla && target_has(&base->j, K_LATENT_RING);
-    if (k->heads && k->ring) return choice_levels(base, c->tp, c->cp, levels);
-    return !k->heads || (heads >= c->tp && heads / c->tp % c->cp == 0);
+    if (!target_has_cp(&base->j, k)) return false;
+    if (k->levels) return choice_levels(base, c->tp, c->cp, levels);
+    return !k->whole || (heads >= c->tp && heads / c->tp % c->cp == 0);
 }
 
 /* The dispatcher with its reach. */

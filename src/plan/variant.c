@@ -88,9 +88,7 @@ static void choice_take(choice *c, const job *j, unsigned axes, const variant_jo
     c->vpp = c->pp > 1 ? size_in(j, K_VPP) : 1;
     c->mbs = size_in(j, K_MBS);
     if (c->tp != tp && c->etp > 1) c->etp = c->tp;
-    for (int i = 0; i < CP_KINDS && axes >> AX_CP_COMM & 1; i++)
-        if (cp_kinds[i].word == j->cp_comm.item[0] && cp_kinds[i].latent == j->latent_ring)
-            c->kind = (cp_kind)i;
+    if (axes >> AX_CP_COMM & 1) c->kind = (cp_kind)(cp_kind_of(j, j->cp_comm.item[0]) - cp_kinds);
     for (int i = TO_KINDS - 1; i >= 0 && axes >> AX_DISPATCHER & 1; i--) {
         choice x = *c;
         x.to = (dispatch_choice)i;
@@ -141,8 +139,8 @@ bool variant_edit(variant *out, const variant *from, const variant_job *j, edits
     const setup *base = choice_base(j->r->maker, out->c.precision, out->c.tp);
     const cp_traits *kind = &cp_kinds[out->c.kind];
     int64_t levels[2];
-    return base && (out->c.cp == 1 || !kind->heads || !kind->ring ||
-                    choice_levels(base, out->c.tp, out->c.cp, levels));
+    return base &&
+           (out->c.cp == 1 || !kind->levels || choice_levels(base, out->c.tp, out->c.cp, levels));
 }
 
 /* A dispatcher without backends leaves that of a person aside. */

@@ -42,7 +42,7 @@ int64_t rule_core_heads(const setup *s)
 {
     int64_t all = ON(MLA) ? I(HEADS) : I(KV_HEADS), tp = I(TP) > 0 ? I(TP) : 1;
     int64_t here = all > tp ? all / tp : 1;
-    bool exchanged = I(CP) > 1 && HAS(CP_COMM, A2A);
+    bool exchanged = I(CP) > 1 && SOME_CP(whole);
     return exchanged && here > I(CP) ? here / I(CP) : exchanged ? 1 : here;
 }
 

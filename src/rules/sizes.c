@@ -68,7 +68,7 @@ bool sizes_fit_together(const setup *s, const int64_t *x)
     bool gdn = !model_has(&s->m, BLOCK_GDN) ||
                (MULTIPLE(I(GDN_K_HEADS), tp_cp) && MULTIPLE(I(GDN_V_HEADS), tp_cp));
     bool shards = x[TP_] == 1 || MULTIPLE(I(SEQ), tp_cp);
-    bool heads = x[CP_] == 1 || !HAS(CP_COMM, A2A) || MULTIPLE(I(KV_HEADS), tp_cp);
+    bool heads = x[CP_] == 1 || !SOME_CP(whole) || MULTIPLE(I(KV_HEADS), tp_cp);
     bool levels = !USER(CP_LEVELS) || rule_product(I(CP_LEVELS)) == x[CP_];
     bool grids = !ON(TP_PP_DP) || x[PP_] == 1 || tp_cp == mul_sat(x[EP_], x[ETP_]);
     return gdn && shards && heads && levels && grids && dispatch_fits(s, x);

@@ -42,9 +42,8 @@ void core_plan(const builder *b, core_bufs *c)
                      .members = 1};
     if (b->s->lay.cp == 1) return;
     const cp_traits *k = cp_kind_of(&b->s->j, core_cp_comm(b->s, b->layer));
-    bool both = k->heads && k->ring;
-    if (k->heads) c->heads = both ? GROUP_CP_INNER : GROUP_CP;
-    if (!k->heads || both) c->ring = both ? GROUP_CP_OUTER : GROUP_CP;
+    if (k->heads) c->heads = k->levels ? GROUP_CP_INNER : GROUP_CP;
+    if (!k->whole) c->ring = k->levels ? GROUP_CP_OUTER : GROUP_CP;
     if (c->heads) c->parts = seg_width(b, c->heads);
     if (c->ring) c->members = seg_width(b, c->ring);
     if (c->ring) c->place = seg_group_rank(b, c->ring);

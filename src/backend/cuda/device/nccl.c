@@ -187,7 +187,7 @@ static void post(posting *p, bool gives, const void *at, int64_t bytes, int64_t 
 static void post_blocks(posting *p, const op *o, const int32_t *t, int64_t n, const char *x,
                         const char *y)
 {
-    const bool counts = o->kind == OP_EXCHANGE;
+    const bool counts = op_is(o->kind, BY_TABLE);
     const int64_t b = dtype_bytes(o->type, o->dim[counts ? DIM_EXCHANGE_W : DIM_MESSAGE_N]);
     for (int64_t q = 0; q < n; q++) {
         post(p, true, x + (counts ? t[q] : q) * b, counts ? t[n + q] * b : b, q);
@@ -197,7 +197,7 @@ static void post_blocks(posting *p, const op *o, const int32_t *t, int64_t n, co
 
 static void post_shift(posting *p, const op *o, const members *who, const char *x, const char *y)
 {
-    const int64_t n = who->n, step = o->dim[DIM_SHIFT_STEP],
+    const int64_t n = who->n, step = o->dim[DIM_MESSAGE_STEP],
                   b = dtype_bytes(o->type, o->dim[DIM_MESSAGE_N]);
     post(p, true, x, b, ((who->place + step) % n + n) % n);
     post(p, false, y, b, ((who->place - step) % n + n) % n);
@@ -207,11 +207,12 @@ static ncclResult_t post_all(posting *p, const op *o, const int32_t *table, cons
                              void *const *in, void *const *out)
 {
     const library *f = &p->l->f;
+    const bool gives = op_is(o->kind, GIVES);
     p->failed = f->ncclGroupStart();
-    if (o->kind == OP_SEND || o->kind == OP_RECV)
-        post(p, o->kind == OP_SEND, o->kind == OP_SEND ? in[IN_MESSAGE_x] : out[OUT_MESSAGE_y],
-             dtype_bytes(o->type, o->dim[DIM_MESSAGE_N]), o->kind == OP_SEND ? 1 : 0);
-    else if (o->kind == OP_SHIFT)
+    if (gives || op_is(o->kind, TAKES))
+        post(p, gives, gives ? in[IN_MESSAGE_x] : out[OUT_MESSAGE_y],
+             dtype_bytes(o->type, o->dim[DIM_MESSAGE_N]), gives ? 1 : 0);
+    else if (op_is(o->kind, STEPPED))
         post_shift(p, o, who, in[IN_MESSAGE_x], out[OUT_MESSAGE_y]);
     else
         post_blocks(p, o, table, who->n, in[IN_MESSAGE_x], out[OUT_MESSAGE_y]);
@@ -227,19 +228,20 @@ void gpu_nccl_move(device *d, op_stream s, const op *o, const int32_t *table, vo
     const op_stream k = op_stream_channel(s);
     const size_t n = (size_t)o->dim[DIM_MESSAGE_N];
     posting p = {l, l->all[o->group][k], g->streams[s], ncclSuccess};
-    if (o->kind == OP_SEND) p.comm = l->to[o->group][k];
-    if (o->kind == OP_RECV) p.comm = l->from[o->group][k];
+    if (op_is(o->kind, GIVES)) p.comm = l->to[o->group][k];
+    if (op_is(o->kind, TAKES)) p.comm = l->from[o->group][k];
+    const bool sums = op_is(o->kind, SUMS);
     ncclResult_t e;
-    if (o->kind == OP_ALL_GATHER)
+    if (sums && op_is(o->kind, SCATTERS))
+        e = l->f.ncclReduceScatter(in[IN_MESSAGE_x], out[OUT_MESSAGE_y], n, type_of(o->type),
+                                   ncclSum, p.comm, p.stream);
+    else if (sums)
+        e = l->f.ncclAllReduce(out[OUT_MESSAGE_y], out[OUT_MESSAGE_y], n, type_of(o->type), ncclSum,
+                               p.comm, p.stream);
+    else if (op_is(o->kind, GATHERS))
         e = l->f.ncclAllGather(in[IN_MESSAGE_x], out[OUT_MESSAGE_y],
                                (size_t)dtype_bytes(o->type, (int64_t)n), ncclUint8, p.comm,
                                p.stream);
-    else if (o->kind == OP_REDUCE_SCATTER)
-        e = l->f.ncclReduceScatter(in[IN_MESSAGE_x], out[OUT_MESSAGE_y], n, type_of(o->type),
-                                   ncclSum, p.comm, p.stream);
-    else if (o->kind == OP_ALL_REDUCE)
-        e = l->f.ncclAllReduce(out[OUT_MESSAGE_y], out[OUT_MESSAGE_y], n, type_of(o->type), ncclSum,
-                               p.comm, p.stream);
     else
         e = post_all(&p, o, table, gpu_calls->group(d->c, o->group), in, out);
     if (!e) return;
