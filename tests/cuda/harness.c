@@ -454,6 +454,20 @@ static void compare_bits(const trial *t, const card *g, void *const *a, void *co
         if (g->data[i] && memcmp(a[i], b[i], g->bytes[i])) complain(y, what, 0);
 }
 
+static void print_bits(const trial *t, formats f, const card *g, void *const *got)
+{
+    printf("%s, %s, %s, flags %u, way %d:", op_infos[t->o.kind].name, t->row->name, format_names[f],
+           t->o.flags, t->way);
+    for (int i = 0; i < OP_DIM_MAX; i++) printf(" %lld", (long long)t->o.dim[i]);
+    for (int i = OP_IN_MAX; i < TENSORS; i++) {
+        uint64_t hash = 14695981039346656037U;
+        for (size_t k = 0; g->data[i] && k < g->bytes[i]; k++)
+            hash = (hash ^ ((const unsigned char *)got[i])[k]) * 1099511628211U;
+        if (g->data[i]) printf(" %016llx", (unsigned long long)hash);
+    }
+    printf("\n");
+}
+
 bool trial_check(trial *t, formats f, const manner *how, char *text, int room)
 {
     side s;
@@ -469,6 +483,7 @@ bool trial_check(trial *t, formats f, const manner *how, char *text, int room)
         (run == 2 ? launch_captured : launch)(t, &s, &g);
         download(&g, got[run]);
         if (run == 0) compare_all(t, &s, &g, got[0], &y);
+        if (run == 0 && how->bits) print_bits(t, f, &g, got[0]);
     }
     if (runs == 3) {
         compare_bits(t, &g, got[0], got[1], &y);

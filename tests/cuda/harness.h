@@ -50,9 +50,9 @@ void oracle(const op *o, void *const *in, void *const *out);
 
 /* `exact`: a tensor's allocation ends where it ends, for the memory checker; else bytes behind are
  * looked at. `once`: one run, for slow checkers; else a second and a captured one give the same
- * bits. */
+ * bits. `bits` prints what the results hash to, for whoever compares two builds. */
 typedef struct manner {
-    bool exact, once;
+    bool exact, once, bits;
 } manner;
 
 /* Does the trial's row take it in these formats? Where a row wants an output in FP32, it gets

@@ -2,13 +2,13 @@
  * that are empty or have everything; FP32, BF16 and both; twice the same bits, captured the same
  * bits.
  *
- *     rows [--exact] [--once] [--small] [--fast] [--no-tma] [--list] [--large] [--quantised]
- *          [--no-wgmma] [KIND ...]
+ *     rows [--exact] [--once] [--bits] [--small] [--fast] [--no-tma] [--list] [--large]
+ *          [--quantised] [--no-wgmma] [KIND ...]
  *
- * --once runs each once, in FP32; --small leaves out cases that a checker of races takes long
- * for; --fast leaves out plain rows; --no-tma leaves out those that the copy engine (TMA) fills
- * shared memory for, which a checker of races does not see; --list prints all rows, and which of
- * them those are.
+ * --once runs each once, in FP32; --bits prints what the results of each case hash to, to compare
+ * two builds; --small leaves out cases that a checker of races takes long for; --fast leaves out
+ * plain rows; --no-tma leaves out those that the copy engine (TMA) fills shared memory for, which a
+ * checker of races does not see; --list prints all rows, and which of them those are.
  *
  * --large tries tensors of more than 2^31 numbers instead, which takes 20 GB of the GPU;
  * --quantised tries kinds of codes alone. --no-wgmma is for rows-sm_100a (`make cuda-blackwell`),
@@ -222,7 +222,8 @@ static int rows_without_tries(const course *c)
 int main(int argc, char **argv)
 {
     static course c;
-    c.how = (manner){has_flag(argc, argv, "--exact"), has_flag(argc, argv, "--once")};
+    c.how = (manner){has_flag(argc, argv, "--exact"), has_flag(argc, argv, "--once"),
+                     has_flag(argc, argv, "--bits")};
     c.small = has_flag(argc, argv, "--small");
     c.fast = has_flag(argc, argv, "--fast");
     c.no_tma = has_flag(argc, argv, "--no-tma");
