@@ -152,9 +152,7 @@ static bool forward_fits(const op *o, const op_types *t)
 
 extern "C" cuda_part cuda_attention(void)
 {
-    static const kernel rows[] = {
-        {.kind = OP_ATTN, .name = "plain", .accepts = forward_fits, .launch = forward},
-        {.kind = OP_ATTN_BLOCK, .name = "plain", .accepts = forward_fits, .launch = forward},
-    };
+    static const kernel plain = {.name = "plain", .accepts = forward_fits, .launch = forward};
+    static const kernel rows[] = {row_of(OP_ATTN, plain), row_of(OP_ATTN_BLOCK, plain)};
     return PART(rows);
 }

@@ -227,17 +227,8 @@ static bool backward_fits(const op *o, const op_types *t)
 
 extern "C" cuda_part cuda_attention_back(void)
 {
-    static const kernel rows[] = {
-        {.kind = OP_ATTN_D,
-         .name = "plain",
-         .accepts = backward_fits,
-         .workspace = backward_bytes,
-         .launch = backward},
-        {.kind = OP_ATTN_BLOCK_D,
-         .name = "plain",
-         .accepts = backward_fits,
-         .workspace = backward_bytes,
-         .launch = backward},
-    };
+    static const kernel plain = {
+        .name = "plain", .accepts = backward_fits, .workspace = backward_bytes, .launch = backward};
+    static const kernel rows[] = {row_of(OP_ATTN_D, plain), row_of(OP_ATTN_BLOCK_D, plain)};
     return PART(rows);
 }

@@ -33,6 +33,9 @@ void kernels_cuda_host(const kernel *(*rows)(int *n));
 /* Formats of ops.def, and numbers FP32 or BF16 (copies to and from the host, and zeros: any). */
 bool cuda_types_fit(const op *o, const op_types *t);
 
+/* cuda_types_fit, and the first n_in inputs and n_out outputs are there, in BF16. */
+bool all_bf16(const op *o, const op_types *t, int n_in, int n_out);
+
 /* Is output i FP32, or not there? */
 bool is_wide(const op *o, const op_types *t, int i);
 

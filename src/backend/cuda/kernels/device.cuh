@@ -118,7 +118,7 @@ static __device__ __forceinline__ void store_or_add(numbers x, int64_t i, lanes<
 }
 
 /* Operands by name: op_norm_of(c) is a struct with those of a NORM (op/op_launch.h). A functor that
- * begins with one is launched on it: `struct norm_rows : op_norm`. */
+ * begins with one, `struct norm_rows : op_norm`, is launched on it; operands(c, &functor) fills it. */
 static inline numbers in_of(const kernel_call *c, int i)
 {
     return {c->in[i], c->types->in[i] == DTYPE_BF16};
@@ -322,6 +322,21 @@ static inline int64_t room_of(int64_t bytes)
 static inline void launch_failed(const kernel_call *c)
 {
     (void)cudaLaunchKernel((const void *)NULL, dim3(1), dim3(1), NULL, 0, stream_of(c));
+}
+
+/* A row's answer to `prepare`: `what` this GPU was to do for the operation. */
+static inline status gpu_can(const char *what, cudaError_t e, const op *o, error *err)
+{
+    if (e == cudaSuccess) return OK;
+    return error_set(err, ERR_MACHINE, "%s: this GPU cannot %s: %s",
+                     o->name ? o->name : op_infos[o->kind].name, what, cudaGetErrorString(e));
+}
+
+/* `row` for another kind that it implements. */
+static inline kernel row_of(op_kind kind, kernel row)
+{
+    row.kind = kind;
+    return row;
 }
 
 #define PART(rows)                                                                                 \

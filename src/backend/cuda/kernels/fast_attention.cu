@@ -18,26 +18,17 @@ static sdpa_shape shape_of(const op *o)
     return {z.B, z.N, z.G, z.S, z.D, z.DV, z.WINDOW < z.S ? z.WINDOW : 0};
 }
 
-/* Are all of the first n tensors BF16? */
-static bool all_narrow(const int *there, const dtype *types, int n)
-{
-    for (int i = 0; i < n; i++)
-        if (there[i] < 0 || types[i] != DTYPE_BF16) return false;
-    return true;
-}
-
 static bool takes(const op *o, const op_types *t)
 {
     const sdpa_shape z = shape_of(o);
-    return cuda_types_fit(o, t) && all_narrow(o->in, t->in, IN_ATTN_sinks) &&
-           all_narrow(o->out, t->out, OUT_ATTN_lse) && o->out[OUT_ATTN_lse] >= 0 && sdpa_takes(&z);
+    return all_bf16(o, t, IN_ATTN_sinks, OUT_ATTN_lse) && o->out[OUT_ATTN_lse] >= 0 &&
+           sdpa_takes(&z);
 }
 
 static bool takes_gradient(const op *o, const op_types *t)
 {
     const sdpa_shape z = shape_of(o);
-    return cuda_types_fit(o, t) && all_narrow(o->in, t->in, IN_ATTN_D_lse) &&
-           all_narrow(o->out, t->out, OUT_ATTN_D_dsinks) && is_wide(o, t, OUT_ATTN_D_dsinks) &&
+    return all_bf16(o, t, IN_ATTN_D_lse, OUT_ATTN_D_dsinks) && is_wide(o, t, OUT_ATTN_D_dsinks) &&
            sdpa_takes(&z);
 }
 

@@ -93,9 +93,7 @@ static sdpa_pass pass_of(const op *o)
 static bool takes(const op *o, const op_types *t, int n_narrow)
 {
     const block_form f = form_of(o);
-    if (!f.known || !cuda_types_fit(o, t)) return false;
-    for (int i = 0; i < n_narrow; i++)
-        if (t->in[i] != DTYPE_BF16) return false;
+    if (!f.known || !all_bf16(o, t, n_narrow, 0)) return false;
     const sdpa_shape z = shape_of(o, f);
     return sdpa_takes(&z);
 }

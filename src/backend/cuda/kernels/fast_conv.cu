@@ -197,20 +197,17 @@ static bool sizes_fit(const op *o)
 
 static bool forward_fits(const op *o, const op_types *t)
 {
-    return cuda_types_fit(o, t) && sizes_fit(o) && t->in[IN_CONV_x] == DTYPE_BF16 &&
-           t->out[OUT_CONV_y] == DTYPE_BF16;
+    return all_bf16(o, t, IN_CONV_w, OUT_CONV_y + 1) && sizes_fit(o);
 }
 
 static bool gradient_fits(const op *o, const op_types *t)
 {
-    return cuda_types_fit(o, t) && sizes_fit(o) && t->in[IN_CONV_D_dy] == DTYPE_BF16 &&
-           t->in[IN_CONV_D_x] == DTYPE_BF16 && t->out[OUT_CONV_D_dx] == DTYPE_BF16;
+    return all_bf16(o, t, IN_CONV_D_w, OUT_CONV_D_dx + 1) && sizes_fit(o);
 }
 
 static bool weights_fit(const op *o, const op_types *t)
 {
-    return sums_wide(o, t) && sizes_fit(o) && t->in[IN_CONV_W_dy] == DTYPE_BF16 &&
-           t->in[IN_CONV_W_x] == DTYPE_BF16;
+    return all_bf16(o, t, IN_CONV_W_w, 0) && sums_wide(o, t) && sizes_fit(o);
 }
 
 template <class O> static conv conv_of(const O &o)

@@ -6,7 +6,6 @@
  *     way, and a group of ids without a match costs one barrier.
  * E3  A table that is written (OVERWRITE) is cleared first: most of its rows are no token's. */
 #include "backend/cuda/kernels/device.cuh"
-#include "backend/cuda/kernels/elementwise_parts.h"
 
 enum { WIDE = 8, AT_ONCE = 16, GROUP = AT_ONCE * BLOCK };
 

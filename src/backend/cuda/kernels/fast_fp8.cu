@@ -10,10 +10,11 @@ typedef fp8_kernel<GEMM_FORWARD, OUT_BF16, SCALE_NONE, true> by_wide_tensor;
 static status prepare(const op *o, const op_types *, void **, error *err)
 {
     const quant_pair p = quant_pair_of(o);
-    return fp8_ready(p.a.form == QUANT_BLOCK ? by_blocks::prepare()
-                     : p.at == DTYPE_E5M2    ? by_wide_tensor::prepare()
-                                             : by_tensor::prepare(),
-                     o, err);
+    return gpu_can("run our FP8 GEMM",
+                   p.a.form == QUANT_BLOCK ? by_blocks::prepare()
+                   : p.at == DTYPE_E5M2    ? by_wide_tensor::prepare()
+                                           : by_tensor::prepare(),
+                   o, err);
 }
 
 static void launch(const kernel_call *c)
@@ -27,34 +28,14 @@ static void launch(const kernel_call *c)
         launch_failed(c);
         return;
     }
-    if (p.offsets)
-        clear_tail<<<264, BLOCK, 0, stream>>>((uint4 *)p.y.p, p.offsets + p.n_experts, p.rows,
-                                              p.cols / 8);
+    if (p.offsets) clear_tail(c, p.y.p, p.offsets + p.n_experts, p.rows, p.cols);
 }
 
 extern "C" cuda_part cuda_fast_fp8(void)
 {
-    static const kernel rows[] = {
-        {.kind = OP_QGEMM,
-         .name = "wgmma",
-         .accepts = fp8_takes,
-         .prepare = prepare,
-         .launch = launch},
-        {.kind = OP_QGEMM_D,
-         .name = "wgmma",
-         .accepts = fp8_takes,
-         .prepare = prepare,
-         .launch = launch},
-        {.kind = OP_QGROUPED,
-         .name = "wgmma",
-         .accepts = fp8_takes,
-         .prepare = prepare,
-         .launch = launch},
-        {.kind = OP_QGROUPED_D,
-         .name = "wgmma",
-         .accepts = fp8_takes,
-         .prepare = prepare,
-         .launch = launch},
-    };
+    static const kernel wgmma = {
+        .name = "wgmma", .accepts = fp8_takes, .prepare = prepare, .launch = launch};
+    static const kernel rows[] = {row_of(OP_QGEMM, wgmma), row_of(OP_QGEMM_D, wgmma),
+                                  row_of(OP_QGROUPED, wgmma), row_of(OP_QGROUPED_D, wgmma)};
     return PART(rows);
 }

@@ -77,11 +77,4 @@ template <int KIND, int OUT, int SCALE, bool WIDE_A> struct fp8_kernel {
     }
 };
 
-static inline status fp8_ready(cudaError_t e, const op *o, error *err)
-{
-    if (e == cudaSuccess) return OK;
-    return error_set(err, ERR_MACHINE, "%s: this GPU cannot run our FP8 GEMM: %s",
-                     o->name ? o->name : op_infos[o->kind].name, cudaGetErrorString(e));
-}
-
 #endif

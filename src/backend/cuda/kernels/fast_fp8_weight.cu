@@ -24,9 +24,10 @@ template <int OUT> struct gradients {
 static status prepare(const op *o, const op_types *, void **, error *err)
 {
     const quant_pair p = quant_pair_of(o);
-    return fp8_ready(o->flags & OVERWRITE ? gradients<OUT_FP32>::prepare(p)
-                                          : gradients<OUT_FP32_ADD>::prepare(p),
-                     o, err);
+    return gpu_can("run our FP8 GEMM",
+                   o->flags & OVERWRITE ? gradients<OUT_FP32>::prepare(p)
+                                        : gradients<OUT_FP32_ADD>::prepare(p),
+                   o, err);
 }
 
 static void launch(const kernel_call *c)
@@ -39,17 +40,8 @@ static void launch(const kernel_call *c)
 
 extern "C" cuda_part cuda_fast_fp8_weight(void)
 {
-    static const kernel rows[] = {
-        {.kind = OP_QGEMM_W,
-         .name = "wgmma",
-         .accepts = fp8_takes,
-         .prepare = prepare,
-         .launch = launch},
-        {.kind = OP_QGROUPED_W,
-         .name = "wgmma",
-         .accepts = fp8_takes,
-         .prepare = prepare,
-         .launch = launch},
-    };
+    static const kernel wgmma = {
+        .name = "wgmma", .accepts = fp8_takes, .prepare = prepare, .launch = launch};
+    static const kernel rows[] = {row_of(OP_QGEMM_W, wgmma), row_of(OP_QGROUPED_W, wgmma)};
     return PART(rows);
 }

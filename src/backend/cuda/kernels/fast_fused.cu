@@ -56,15 +56,6 @@ struct row_add_norm {
     }
 };
 
-static bool all_bf16(const op *o, const op_types *t, int n_in, int n_out)
-{
-    for (int i = 0; i < n_in; i++)
-        if (o->in[i] < 0 || t->in[i] != DTYPE_BF16) return false;
-    for (int i = 0; i < n_out; i++)
-        if (o->out[i] < 0 || t->out[i] != DTYPE_BF16) return false;
-    return cuda_types_fit(o, t);
-}
-
 static bool add_norm_fits(const op *o, const op_types *t)
 {
     return all_bf16(o, t, IN_ADD_NORM_w, OUT_ADD_NORM_rstd) && o->in[IN_ADD_NORM_w] >= 0 &&

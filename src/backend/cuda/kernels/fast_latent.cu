@@ -8,7 +8,6 @@
  * L2  The gradient of the part that all heads share is summed in FP32: each line of threads has
  *     every so many-th head, and lines are added in their order. */
 #include "backend/cuda/kernels/device.cuh"
-#include "backend/cuda/kernels/elementwise_parts.h"
 
 enum { WIDE = 8, AT_ONCE = 4, SHARED_MOST = BLOCK }; /* numbers that heads share, at most */
 
@@ -131,9 +130,7 @@ static __global__ void __launch_bounds__(BLOCK) part_kernel(parted f)
 static bool takes(const op *o, const op_types *t)
 {
     const op_mla_kv_join z = op_mla_kv_join_of(o); /* its gradient has the same sizes */
-    for (int i = 0; i < 2; i++)
-        if (t->in[i] != DTYPE_BF16 || t->out[i] != DTYPE_BF16) return false;
-    return cuda_types_fit(o, t) && z.T > 0 && z.N > 0 && z.N < (1 << 16) && z.Dn > 0 && z.Dr > 0 &&
+    return all_bf16(o, t, 2, 2) && z.T > 0 && z.N > 0 && z.N < (1 << 16) && z.Dn > 0 && z.Dr > 0 &&
            z.Dv > 0 && z.Dn % WIDE == 0 && z.Dr % WIDE == 0 && z.Dv % WIDE == 0 &&
            z.Dn + z.Dv < (1 << 14) && z.Dr <= SHARED_MOST;
 }

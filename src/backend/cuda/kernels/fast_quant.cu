@@ -227,13 +227,9 @@ static void gemm(const kernel_call *c)
 
 extern "C" cuda_part cuda_fast_quant(void)
 {
-    static const kernel rows[] = {
-        {.kind = OP_QGEMM, .name = "mma", .accepts = takes, .launch = gemm},
-        {.kind = OP_QGEMM_D, .name = "mma", .accepts = takes, .launch = gemm},
-        {.kind = OP_QGEMM_W, .name = "mma", .accepts = takes, .launch = gemm},
-        {.kind = OP_QGROUPED, .name = "mma", .accepts = takes, .launch = gemm},
-        {.kind = OP_QGROUPED_D, .name = "mma", .accepts = takes, .launch = gemm},
-        {.kind = OP_QGROUPED_W, .name = "mma", .accepts = takes, .launch = gemm},
-    };
+    static const kernel mma = {.name = "mma", .accepts = takes, .launch = gemm};
+    static const kernel rows[] = {row_of(OP_QGEMM, mma),      row_of(OP_QGEMM_D, mma),
+                                  row_of(OP_QGEMM_W, mma),    row_of(OP_QGROUPED, mma),
+                                  row_of(OP_QGROUPED_D, mma), row_of(OP_QGROUPED_W, mma)};
     return PART(rows);
 }

@@ -82,17 +82,8 @@ static void quantise(const kernel_call *c)
     const int64_t parts = o.offsets ? 1 : o.E;
     const bool square = o.SQUARE != 0;
     const in_memory x = {(const __nv_bfloat16 *)o.x.p, o.M, o.K};
-    const quantising z = {o.offsets ? o.offsets + o.E : NULL,
-                          o.M,
-                          o.K,
-                          (uint8_t *)o.q.p,
-                          (uint8_t *)o.qt.p,
-                          o.s.floats(),
-                          o.st.floats(),
-                          quant_scales({QUANT_BLOCK, square, o.M, o.K}),
-                          quant_scales({QUANT_BLOCK, square, o.K, o.M}),
-                          o.g,
-                          {o.offsets, o.E, o.M}};
+    quantising z = copies_of(o, o.M, o.K, o.offsets, o.E, square);
+    z.g = o.g;
     if (o.FORM == QUANT_TENSOR)
         by_tensor(c, x, z, parts, o.TYPE == DTYPE_E5M2);
     else if (square)

@@ -128,24 +128,6 @@ struct of_tokens {
     }
 };
 
-/* Where the codes of x[m][k] go. */
-template <class O>
-static quantising copies_of(const O &o, int64_t m, int64_t k, const int32_t *offsets,
-                            int64_t n_experts)
-{
-    return {offsets ? offsets + n_experts : NULL,
-            m,
-            k,
-            (uint8_t *)o.q.p,
-            (uint8_t *)o.qt.p,
-            o.s.floats(),
-            o.st.floats(),
-            quant_scales({QUANT_BLOCK, false, m, k}),
-            quant_scales({QUANT_BLOCK, false, k, m}),
-            NULL,
-            {offsets, n_experts, m}};
-}
-
 template <class O> static bool in_blocks(const O &z)
 {
     return z.FORM == QUANT_BLOCK && z.TYPE == DTYPE_E4M3;

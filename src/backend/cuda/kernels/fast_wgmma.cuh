@@ -14,10 +14,10 @@ static inline bool wgmma_takes(const op *o, const op_types *t)
     const int64_t m = o->dim[DIM_GEMM_M], n = o->dim[DIM_GEMM_N], k = o->dim[DIM_GEMM_K];
     const bool weight = o->kind == OP_GEMM_W;
     const int64_t n_of = weight ? 64 : 8, k_of = o->kind == OP_GEMM ? 8 : 64;
-    return cuda_types_fit(o, t) && t->in[0] == DTYPE_BF16 && t->in[1] == DTYPE_BF16 &&
-           t->out[0] == (weight ? DTYPE_F32 : DTYPE_BF16) && (weight || !(o->flags & ACCUMULATE)) &&
-           m > 0 && n > 0 && k > 0 && n % n_of == 0 && k % k_of == 0 && m <= INT32_MAX &&
-           n <= INT32_MAX && k <= INT32_MAX;
+    return all_bf16(o, t, 2, weight ? 0 : 1) &&
+           (weight ? t->out[0] == DTYPE_F32 : !(o->flags & ACCUMULATE)) && m > 0 && n > 0 &&
+           k > 0 && n % n_of == 0 && k % k_of == 0 && m <= INT32_MAX && n <= INT32_MAX &&
+           k <= INT32_MAX;
 }
 
 /* Do the tiles of pairs of blocks fill their rounds by 85 %? An H200 has room for 66 pairs. */

@@ -134,8 +134,7 @@ static __global__ void __launch_bounds__(BLOCK) rule_kernel(chunks w, bf16 *o)
 
 static bool takes(const op *o, const op_types *t)
 {
-    return chunks_fit(o, t) && t->in[IN_GDN_RULE_qkv] == DTYPE_BF16 &&
-           t->out[OUT_GDN_RULE_o] == DTYPE_BF16;
+    return all_bf16(o, t, IN_GDN_RULE_beta, OUT_GDN_RULE_states) && chunks_fit(o, t);
 }
 
 static int64_t bytes(const op *o, const op_types *)

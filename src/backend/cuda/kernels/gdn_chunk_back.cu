@@ -124,8 +124,7 @@ static __global__ void __launch_bounds__(BLOCK) back_kernel(back_chunks w)
 
 static bool takes(const op *o, const op_types *t)
 {
-    return chunks_fit(o, t) && t->in[IN_GDN_RULE_D_do] == DTYPE_BF16 &&
-           t->in[IN_GDN_RULE_D_qkv] == DTYPE_BF16 && t->out[OUT_GDN_RULE_D_dqkv] == DTYPE_BF16;
+    return all_bf16(o, t, IN_GDN_RULE_D_qkv + 1, OUT_GDN_RULE_D_dqkv + 1) && chunks_fit(o, t);
 }
 
 /* Workspace: what prepare leaves, dS, Y. */

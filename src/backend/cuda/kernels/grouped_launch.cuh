@@ -121,4 +121,32 @@ static cudaError_t grouped_launch(const grouped_call &q, cudaStream_t stream)
                                                                      q.g);
 }
 
+/* ---- by kind: weight gradients are FP32, and added where they are not written */
+
+template <int KIND> static cudaError_t gemm_prepare(bool writes)
+{
+    if constexpr (KIND != GEMM_WEIGHT) return grouped_prepare<KIND, OUT_BF16>();
+    return writes ? grouped_prepare<GEMM_WEIGHT, OUT_FP32>()
+                  : grouped_prepare<GEMM_WEIGHT, OUT_FP32_ADD>();
+}
+
+template <int KIND>
+static cudaError_t gemm_launch(const grouped_call &q, bool writes, cudaStream_t stream)
+{
+    if constexpr (KIND != GEMM_WEIGHT) return grouped_launch<KIND, OUT_BF16>(q, stream);
+    return writes ? grouped_launch<GEMM_WEIGHT, OUT_FP32>(q, stream)
+                  : grouped_launch<GEMM_WEIGHT, OUT_FP32_ADD>(q, stream);
+}
+
+/* Of experts' rows [rows][k] to [rows][n], whatever the gradient. */
+template <int KIND>
+static gemm_args gemm_args_of(const int32_t *offsets, void *to, int64_t experts, int64_t rows,
+                              int64_t n, int64_t k)
+{
+    const int e = (int)experts, r = (int)rows, across = (int)n, in = (int)k;
+    return KIND == GEMM_FORWARD ? gemm_args{offsets, to, e, r, 0, across, in}
+           : KIND == GEMM_DATA  ? gemm_args{offsets, to, e, r, 0, in, across}
+                                : gemm_args{offsets, to, e, r, across, in, 0};
+}
+
 #endif

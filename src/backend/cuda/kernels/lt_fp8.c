@@ -174,28 +174,15 @@ static void launch(const kernel_call *c)
 
 cuda_part cuda_lt_fp8(void)
 {
-    static const kernel rows[] = {
-        {.kind = OP_QGEMM,
-         .name = "cublaslt",
-         .accepts = takes,
-         .prepare = prepare,
-         .release = release,
-         .workspace = bytes,
-         .launch = launch},
-        {.kind = OP_QGEMM_D,
-         .name = "cublaslt",
-         .accepts = takes,
-         .prepare = prepare,
-         .release = release,
-         .workspace = bytes,
-         .launch = launch},
-        {.kind = OP_QGEMM_W,
-         .name = "cublaslt",
-         .accepts = takes,
-         .prepare = prepare,
-         .release = release,
-         .workspace = bytes,
-         .launch = launch},
-    };
+    static const op_kind kinds[] = {OP_QGEMM, OP_QGEMM_D, OP_QGEMM_W};
+    static kernel rows[sizeof kinds / sizeof kinds[0]];
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
+        rows[i] = (kernel){.kind = kinds[i],
+                           .name = "cublaslt",
+                           .accepts = takes,
+                           .prepare = prepare,
+                           .release = release,
+                           .workspace = bytes,
+                           .launch = launch};
     return (cuda_part){rows, sizeof rows / sizeof rows[0]};
 }

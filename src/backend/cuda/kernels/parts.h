@@ -13,56 +13,9 @@ typedef struct cuda_part {
     int n;
 } cuda_part;
 
-cuda_part cuda_dense(void);
-cuda_part cuda_norm(void);
-cuda_part cuda_layer_norm(void);
-cuda_part cuda_maps(void);
-cuda_part cuda_act(void);
-cuda_part cuda_move(void);
-cuda_part cuda_heads(void);
-cuda_part cuda_loss(void);
-cuda_part cuda_attention(void);
-cuda_part cuda_attention_back(void);
-cuda_part cuda_gdn(void);
-cuda_part cuda_gdn_rule(void);
-cuda_part cuda_gdn_rule_back(void);
-cuda_part cuda_router(void);
-cuda_part cuda_router_loss(void);
-cuda_part cuda_order(void);
-cuda_part cuda_permute(void);
-cuda_part cuda_grouped(void);
-cuda_part cuda_route(void);
-cuda_part cuda_flex(void);
-cuda_part cuda_update(void);
-cuda_part cuda_quant(void);
-cuda_part cuda_host_update(void);
-cuda_part cuda_fused(void);
-
-/* Fast rows, behind all plain ones. */
-cuda_part cuda_fast_grouped(void);
-cuda_part cuda_fast_gemm(void);
-cuda_part cuda_fast_head(void);
-cuda_part cuda_fast_head_part(void);
-cuda_part cuda_fast_attention(void);
-cuda_part cuda_fast_blocks(void);
-cuda_part cuda_fast_wgmma(void);
-cuda_part cuda_gdn_chunk(void);
-cuda_part cuda_gdn_chunk_back(void);
-cuda_part cuda_fast_order(void);
-cuda_part cuda_fast_router(void);
-cuda_part cuda_fast_router_loss(void);
-cuda_part cuda_fast_norm(void);
-cuda_part cuda_fast_conv(void);
-cuda_part cuda_fast_thin(void);
-cuda_part cuda_fast_rope(void);
-cuda_part cuda_fast_quant(void);
-cuda_part cuda_fast_quantise(void);
-cuda_part cuda_fast_quantise_fused(void);
-cuda_part cuda_fast_fp8(void);
-cuda_part cuda_fast_fp8_weight(void);
-cuda_part cuda_lt_fp8(void);
-cuda_part cuda_fast_fused(void);
-cuda_part cuda_fast_heads(void);
+#define CUDA_PART(name) cuda_part cuda_##name(void);
+#include "backend/cuda/kernels/parts.def"
+#undef CUDA_PART
 
 #ifdef __cplusplus
 }

@@ -281,14 +281,13 @@ static void gemm(const kernel_call *c)
 
 extern "C" cuda_part cuda_quant(void)
 {
-    static const kernel rows[] = {
-        {.kind = OP_QUANTISE, .name = "tiles", .launch = quantise},
-        {.kind = OP_QGEMM, .name = "plain", .launch = gemm},
-        {.kind = OP_QGEMM_D, .name = "plain", .launch = gemm},
-        {.kind = OP_QGEMM_W, .name = "plain", .launch = gemm},
-        {.kind = OP_QGROUPED, .name = "plain", .launch = gemm},
-        {.kind = OP_QGROUPED_D, .name = "plain", .launch = gemm},
-        {.kind = OP_QGROUPED_W, .name = "plain", .launch = gemm},
-    };
+    static const kernel plain = {.name = "plain", .launch = gemm};
+    static const kernel rows[] = {{.kind = OP_QUANTISE, .name = "tiles", .launch = quantise},
+                                  row_of(OP_QGEMM, plain),
+                                  row_of(OP_QGEMM_D, plain),
+                                  row_of(OP_QGEMM_W, plain),
+                                  row_of(OP_QGROUPED, plain),
+                                  row_of(OP_QGROUPED_D, plain),
+                                  row_of(OP_QGROUPED_W, plain)};
     return PART(rows);
 }

@@ -9,11 +9,28 @@
 template <class SOURCE, class KERNEL>
 static status pieces_prepare(KERNEL kernel, const op *o, error *err)
 {
-    const cudaError_t e = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                               SOURCE::PIECES * PIECE_BYTES);
-    if (e == cudaSuccess) return OK;
-    return error_set(err, ERR_MACHINE, "%s: this GPU cannot quantise by tiles: %s",
-                     o->name ? o->name : op_infos[o->kind].name, cudaGetErrorString(e));
+    return gpu_can("quantise by tiles",
+                   cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                        SOURCE::PIECES * PIECE_BYTES),
+                   o, err);
+}
+
+/* Where the codes of x[m][k] go, or without offsets of E such. */
+template <class O>
+static quantising copies_of(const O &o, int64_t m, int64_t k, const int32_t *offsets, int64_t e,
+                            bool square = false)
+{
+    return {offsets ? offsets + e : NULL,
+            m,
+            k,
+            (uint8_t *)o.q.p,
+            (uint8_t *)o.qt.p,
+            o.s.floats(),
+            o.st.floats(),
+            quant_scales({QUANT_BLOCK, square, m, k}),
+            quant_scales({QUANT_BLOCK, square, k, m}),
+            NULL,
+            {offsets, e, m}};
 }
 
 template <class SOURCE, int SCALED, bool WIDE>

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "backend/cuda/kernels/elementwise_parts.h"
+#include "backend/cuda/kernels/parts.h"
 
 enum { ROWS_MAX = 2 * OP_COUNT };
 
@@ -19,56 +19,9 @@ static struct {
 static void gather(void)
 {
     cuda_part (*const parts[])(void) = {
-        cuda_dense,
-        cuda_norm,
-        cuda_layer_norm,
-        cuda_maps,
-        cuda_act,
-        cuda_move,
-        cuda_heads,
-        cuda_loss,
-        cuda_attention,
-        cuda_attention_back,
-        cuda_gdn,
-        cuda_gdn_rule,
-        cuda_gdn_rule_back,
-        cuda_router,
-        cuda_router_loss,
-        cuda_order,
-        cuda_permute,
-        cuda_grouped,
-        cuda_route,
-        cuda_flex,
-        cuda_update,
-        cuda_host_update,
-        cuda_fused,
-        cuda_fast_grouped,
-        cuda_fast_wgmma,
-        cuda_fast_gemm,
-        cuda_fast_head,
-        cuda_fast_attention,
-        cuda_fast_order,
-        cuda_fast_router,
-        cuda_fast_norm,
-        cuda_fast_conv,
-        cuda_fast_thin,
-        cuda_fast_rope,
-        cuda_fast_blocks,
-        cuda_fast_head_part,
-        cuda_gdn_chunk,
-        cuda_gdn_chunk_back,
-        cuda_fast_fused,
-        cuda_fast_heads,
-        cuda_fast_router_loss,
-        cuda_quant,
-        cuda_fast_quant,
-        cuda_fast_quantise,
-        cuda_fast_quantise_fused,
-        cuda_fast_fp8,
-        cuda_fast_fp8_weight,
-        cuda_lt_fp8,
-        cuda_fast_embed,
-        cuda_fast_latent,
+#define CUDA_PART(name) cuda_##name,
+#include "backend/cuda/kernels/parts.def"
+#undef CUDA_PART
     };
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
         cuda_part part = parts[i]();
@@ -103,6 +56,15 @@ bool cuda_types_fit(const op *o, const op_types *t)
     for (int i = 0; out[i]; i++)
         if (o->out[i] >= 0 && out[i] == '.' && !is_number(o->kind, t->out[i])) return false;
     return true;
+}
+
+bool all_bf16(const op *o, const op_types *t, int n_in, int n_out)
+{
+    for (int i = 0; i < n_in; i++)
+        if (o->in[i] < 0 || t->in[i] != DTYPE_BF16) return false;
+    for (int i = 0; i < n_out; i++)
+        if (o->out[i] < 0 || t->out[i] != DTYPE_BF16) return false;
+    return cuda_types_fit(o, t);
 }
 
 bool is_wide(const op *o, const op_types *t, int i)
