@@ -34,6 +34,10 @@ SOURCES  := $(filter-out $(MAIN) $(MPI_PART) src/backend/cuda/%,\
 OBJECTS  := $(SOURCES:%.c=$(BUILD)/obj/%.o)
 LIBRARY  := $(BUILD)/libmoefold.a
 PROGRAM  := $(BUILD)/moefold
+VERSION  := $(shell sed -n 's/^const char cli_version.* = "\(.*\)";/\1/p' src/cli/help.c)
+SONAME   := libmoefold.so.$(firstword $(subst ., ,$(VERSION)))
+SHARED   := $(BUILD)/library/libmoefold.so.$(VERSION)# for other programs, as is the next
+STATIC   := $(BUILD)/library/libmoefold.a
 OPS      := $(addprefix $(BUILD)/generated/op/op_,names.h facts.h cuda.h forms.h operands.h launch.h fusions.h timed.h)
 JOB      := $(BUILD)/generated/job/fields.h $(BUILD)/generated/config/job_words.h
 RULE_IDS := $(BUILD)/generated/rules/rule_ids.h
@@ -86,7 +90,7 @@ say   = @echo "  $(1) $(2)"
 SUB = --no-print-directory $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
 
 .DELETE_ON_ERROR:
-.PHONY: all run test test-layouts test-all lint asan tsan fuzz bench install help deps clean accuracy directions
+.PHONY: all run test test-layouts test-all lint asan tsan fuzz bench install install-library uninstall help deps clean accuracy directions
 .PHONY: bench-cuda screens guard-record oracle torture cuda cuda-backend cuda-blackwell blackwell-backend
 .PHONY: FORCE check-deps cpu-program test-programs fuzz-programs bench-programs fuzz-objects cuda-programs
 
@@ -214,11 +218,10 @@ accuracy: all ## Write docs/ACCURACY.md: our prices beside published speeds
 directions: all ## Write docs/DIRECTIONS.md: known configurations and published differences
 	@tools/directions
 
-install: all ## Install into PREFIX (/usr/local), below DESTDIR if given
+install: all install-library ## Install into PREFIX (/usr/local), below DESTDIR if given
 	install -D -m 755 $(PROGRAM) '$(DESTDIR)$(PREFIX)/bin/moefold'
 	$(if $(BACKENDS),install -D -m 755 -t '$(DESTDIR)$(PREFIX)/lib/moefold' $(BACKENDS))
 	install -d '$(DESTDIR)$(PREFIX)/share/moefold/recipes'
-	install -m 644 LICENSE '$(DESTDIR)$(PREFIX)/share/moefold'
 	install -m 644 $(wildcard recipes/*.yaml) '$(DESTDIR)$(PREFIX)/share/moefold/recipes'
 	install -d '$(DESTDIR)$(PREFIX)/share/man/man1'
 	$(PROGRAM) man > '$(DESTDIR)$(PREFIX)/share/man/man1/moefold.1'
@@ -226,8 +229,25 @@ install: all ## Install into PREFIX (/usr/local), below DESTDIR if given
 	$(PROGRAM) completion bash > '$(DESTDIR)$(PREFIX)/share/bash-completion/completions/moefold'
 	install -d '$(DESTDIR)$(PREFIX)/share/zsh/site-functions'
 	$(PROGRAM) completion zsh > '$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_moefold'
-	install -d '$(DESTDIR)$(PREFIX)/share/moefold/hardware'
+
+install-library: $(SHARED) $(STATIC) ## Install the library alone: header, shared, static, pkg-config, hardware files
+	install -D -m 644 include/moefold.h '$(DESTDIR)$(PREFIX)/include/moefold.h'
+	install -D -m 644 $(STATIC) '$(DESTDIR)$(PREFIX)/lib/libmoefold.a'
+	install -m 755 $(SHARED) '$(DESTDIR)$(PREFIX)/lib'
+	ln -sf $(notdir $(SHARED)) '$(DESTDIR)$(PREFIX)/lib/$(SONAME)'
+	ln -sf $(SONAME) '$(DESTDIR)$(PREFIX)/lib/libmoefold.so'
+	install -d '$(DESTDIR)$(PREFIX)/lib/pkgconfig' '$(DESTDIR)$(PREFIX)/share/moefold/hardware'
+	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' src/library/moefold.pc.in \
+	    > '$(DESTDIR)$(PREFIX)/lib/pkgconfig/moefold.pc'
+	install -m 644 LICENSE '$(DESTDIR)$(PREFIX)/share/moefold'
 	install -m 644 $(wildcard hardware/*.yaml hardware/*.txt) '$(DESTDIR)$(PREFIX)/share/moefold/hardware'
+
+uninstall: ## Remove what install and install-library have put into PREFIX
+	rm -rf '$(DESTDIR)$(PREFIX)/lib/moefold' '$(DESTDIR)$(PREFIX)/share/moefold'
+	rm -f $(addprefix '$(DESTDIR)$(PREFIX)'/,bin/moefold include/moefold.h lib/libmoefold.a \
+	    lib/libmoefold.so lib/$(SONAME) lib/$(notdir $(SHARED)) lib/pkgconfig/moefold.pc \
+	    share/man/man1/moefold.1 share/bash-completion/completions/moefold \
+	    share/zsh/site-functions/_moefold)
 
 deps: ## Install all that building, testing and linting need (Debian, Ubuntu)
 	@CC='$(CC)' tools/deps build test lint
@@ -317,6 +337,30 @@ $(addprefix $(BUILD)/obj/src/backend/cpu/kernels/update,.o .pic.o): private CFLA
 PLANNER := $(filter-out $(BUILD)/obj/src/base/object.o $(BUILD)/obj/src/base/stop.o, \
     $(filter $(foreach room,base hardware op job config model layout rules ir predict plan,\
     $(BUILD)/obj/src/$(room)/%),$(OBJECTS)))
+
+# What other programs link: the planner with its questions (include/moefold.h), without OpenMP and
+# dlopen. Only names of moefold.map leave it. Objects are those of the program, which lie anywhere, too
+# (PIE, the default of Debian's compilers), but for those that name data of libc or of a thread.
+ASKED      := $(PLANNER) $(BUILD)/obj/src/measure/profile/fixes.o \
+    $(filter $(foreach room,answer library,$(BUILD)/obj/src/$(room)/%),$(OBJECTS))
+ASKED_DATA := $(addprefix $(BUILD)/obj/src/base/,arena.o caller.o colour.o file.o waiting.o)
+ASKED_PIC  := $(filter-out $(ASKED_DATA),$(ASKED)) $(ASKED_DATA:.o=.pic.o)
+
+$(SHARED): $(ASKED_PIC) src/library/moefold.map
+	@mkdir -p $(@D)
+	$(call say,link,$@)
+	$(Q)$(CC) $(SANITIZE) -shared -Wl,-soname,$(SONAME) -Wl,--version-script=src/library/moefold.map \
+	    -Wl,--no-undefined $(ASKED_PIC) $(LDFLAGS) $(shell pkg-config --libs libfyaml jansson zlib) \
+	    -lm -o $@
+
+# One object, so that names can be hidden in it, too.
+$(STATIC): $(ASKED)
+	@mkdir -p $(@D)
+	$(call say,ar,$@)
+	$(Q)ld -r $(ASKED) -o $(@:.a=.o)
+	$(Q)objcopy --wildcard --keep-global-symbol='moefold_*' $(@:.a=.o)
+	@rm -f $@
+	$(Q)ar rcs $@ $(@:.a=.o)
 
 # Two hundred programs are linked with the whole library: lld takes half of the usual linker's time.
 TEST_LINK := $(if $(shell command -v ld.lld),-fuse-ld=lld)
