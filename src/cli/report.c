@@ -145,7 +145,7 @@ static status report_run(const char *path, const report_words *w, bool *good, ar
     return st;
 }
 
-/* ---- a plan */
+/* ---- a plan, or a difference */
 
 /* The winner as a recipe, from the plan's own text. NULL: the plan has none, or it cannot be
  * priced here. */
@@ -166,6 +166,17 @@ static json_t *winner_data(const json_t *plan, const report_words *w, arena *a)
     return st ? NULL : report_json(&j, &fits, a);
 }
 
+/* Of parts of a step, by their names: a difference has only these. */
+static json_t *part_titles(arena *a)
+{
+    step_part parts[STEP_PARTS];
+    json_t *titles = json_object();
+    price_parts(parts, ARENA_NEW(a, price));
+    for (int i = 0; i < STEP_PARTS; i++)
+        json_object_set_new(titles, parts[i].name, json_string(parts[i].title));
+    return titles;
+}
+
 static status report_plan(const char *path, const report_words *w, bool *good, arena *a, error *err)
 {
     json_t *plan;
@@ -174,12 +185,15 @@ static status report_plan(const char *path, const report_words *w, bool *good, a
     status st = file_read(a, path, JSON_BYTES_MAX, &text, &n, err);
     if (!st) st = plan_file_parse(&plan, path, text, n, err);
     if (st) return st;
-    json_t *data = page_data("plan"), *own = winner_data(plan, w, a);
-    *good = json_is_true(json_object_get(plan, "fits"));
+    const bool diff = plan_file_is_diff(plan);
+    const char *kind = diff ? "diff" : "plan";
+    json_t *data = page_data(kind), *own = diff ? NULL : winner_data(plan, w, a);
+    *good = diff || json_is_true(json_object_get(plan, "fits"));
     json_object_set_new(data, "file", json_string(path));
-    json_object_set_new(data, "plan", plan);
+    json_object_set_new(data, kind, plan);
+    if (diff) json_object_set_new(data, "titles", part_titles(a));
     if (own) json_object_set_new(data, "own", own);
-    st = page_write(w->out, arena_text(a, "moefold: plan %s", path), data, err);
+    st = page_write(w->out, arena_text(a, "moefold: %s %s", kind, path), data, err);
     json_decref(data);
     return st;
 }

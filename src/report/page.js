@@ -3,7 +3,7 @@
 // what is in the data is drawn, what is not is left out, so that a recipe, a plan and a run use the same page. The
 // first screen is the answer: a sentence, what can be copied, memory and time, and what would make it faster.
 function drawPage(data) {
-const own = data.own || null, plan = data.plan || null, run = data.run || null, refused = data.refused || null;
+const own = data.own || null, plan = data.plan || null, run = data.run || null, refused = data.refused || null, diff = data.diff || null;
 const GIB = 2 ** 30;
 const narrow = matchMedia("(max-width: 760px)").matches;
 const place = id => document.getElementById(id);
@@ -60,7 +60,7 @@ const tint = (name, k) => `color-mix(in srgb, var(--${name}) ${[100, 55, 80, 40,
 const code = t => el("code", {}, t);
 // A card can be folded. On a phone only the first ones stand open; paper has none of the pictures, and all tables.
 const cards = [], folded = new Set(["knobs"]);
-const open = narrow ? new Set(["rules", "rows", "loss", "beside", "schedule"]) : null;
+const open = narrow ? new Set(["rules", "parts", "rows", "loss", "beside", "schedule"]) : null;
 function card(id, title, ...children) {
   const body = el("details", { open: !folded.has(id) && (!open || open.has(id)) },
     el("summary", {}, el("h2", { id: id + "-h" }, title)), children);
@@ -147,9 +147,10 @@ function ownSizes() {
 // ---- the first screen: one sentence by kind
 const errors = own || refused ? (own || refused).violations.filter(v => v.severity === "error") : [];
 const room = own ? own.memory.usable_bytes - own.memory.peak_bytes : 0;
-const modelName = own || refused ? (own || refused).model.name : plan.model || "";
-const cpu = (own || plan || refused).gpu === "cpu", each = cpu ? "rank" : "GPU";
-const machine = plan ? `${grouped(plan.gpus)} x ${plan.gpu}` : own ? `${grouped(own.layout.world)} x ${own.gpu}` : `${grouped(refused.gpus)} x ${refused.gpu}`;
+const subject = own || plan || refused || diff.a;
+const modelName = own || refused ? subject.model.name : plan && plan.model || "";
+const cpu = subject.gpu === "cpu", each = cpu ? "rank" : "GPU";
+const machine = plan ? `${grouped(plan.gpus)} x ${plan.gpu}` : own ? `${grouped(own.layout.world)} x ${own.gpu}` : subject.gpus ? `${grouped(subject.gpus)} x ${subject.gpu}` : "";
 const roomText = () => own.price.fits ? `fits with ${bytesText(room)} free`
   : `does not fit: it needs ${bytesText(own.memory.peak_bytes)}, ${bytesText(-room)} more than can be used`;
 const upper = t => t[0].toUpperCase() + t.slice(1);
@@ -198,6 +199,46 @@ function ofRefused() {
       (few ? `; ${some(few, "changed knob")} would repair ${errors.length === 1 ? "it" : "all of them"}` : "") : refused.why_not,
     lines: fix ? [["The repair: ", code(fix), ". Each was applied and checked."]] : [], before: fix ? "with the repair" : null,
     next: fix ? `moefold check ${refused.words} ${fix}` : `moefold check ${refused.words} --fix` };
+}
+// Two recipes, runs or profiles: what was measured of both, else what is predicted.
+const ends = diff ? ["a", "b"].map(k => {
+  const e = diff[k], m = diff.measured && diff.measured.a && diff.measured.b ? diff.measured[k] : null;
+  return { letter: k.toUpperCase(), name: m ? m.run : e.recipe || e.file, step_s: m ? m.median_s : e.step_s, bytes: m && m.planned_bytes || e.peak_bytes || 0, m, e };
+}) : [];
+const ofBoth = diff ? ends[0].m ? diff.measured : diff : null;
+const partsOf = k => Object.entries(ofBoth.parts || {}).map(([name, v]) => ({ name, title: data.titles[name] || name, seconds: v[k] }));
+function ofDiff() {
+  const [a, b] = ends, by = ofBoth.change === undefined ? diff.time : ofBoth.change, lines = ends.map(x => `${x.letter} is ${x.name}${x.m ? `: ${grouped(x.m.steps)} steps, ` +
+    `four in five between ${seconds(x.m.low_s)} and ${seconds(x.m.high_s)}` : ""}.`);
+  const without = ends.find(x => !(x.step_s > 0));
+  if (without) return { good: false, text: `${without.letter} has no step to compare: ${without.e.why_not || without.name}`, lines };
+  const grown = b.bytes - a.bytes, most = partsOf("a").map((p, i) => [p.title, partsOf("b")[i].seconds - p.seconds]).sort((x, y) => by > 0 ? y[1] - x[1] : x[1] - y[1])[0];
+  const size = Math.abs(by) >= 1 ? `${(by + 1).toFixed(1)} times as slow as` : `${percent(Math.abs(by))} ${by > 0 ? "slower" : "faster"} than`;
+  const memory = a.bytes && b.bytes && Math.abs(grown) > 0.01 * a.bytes ? `, with ${bytesText(Math.abs(grown))} ${grown > 0 ? "more" : "less"} memory` : "";
+  if (ofBoth.band) lines.push(`Runs like these differ by up to ${percent(ofBoth.band)} for noise alone.`);
+  if (most && Math.abs(most[1]) > 0.005 * a.step_s && !ofBoth.noise) lines.push(`The most of it is ${most[0]}: ${most[1] > 0 ? "+" : "−"}${seconds(Math.abs(most[1]))}.`);
+  return { good: null, lines, text: (ofBoth.noise ? "No difference beyond noise: B takes" : Math.abs(by) < 5e-4 ? "A and B take the same time: B takes" : `B is ${size} A:`) +
+    ` ${seconds(b.step_s)} a step, A ${seconds(a.step_s)}${memory}`,
+    next: a.m ? `moefold trace ${a.name}/trace.json.gz ${b.name}/trace.json.gz` : a.e.recipe ? `moefold plan --against ${by < 0 ? b.name : a.name}` : null };
+}
+function difference() {
+  if (!diff) return;
+  const signed = (v, show) => v === 0 ? "equal" : (v > 0 ? "+" : "−") + show(Math.abs(v)), two = (map, show, title) => Object.entries(map).filter(([, v]) => v.a !== v.b || v.a > 0)
+    .sort(([, x], [, y]) => Math.abs(y.b - y.a) - Math.abs(x.b - x.a)).map(([n, v]) => [title(n), { n: show(v.a) }, { n: show(v.b) }, { n: signed(v.b - v.a, show) }]);
+  const heads = what => [what, { n: "A" }, { n: "B" }, { n: "B less A" }];
+  if (ofBoth.parts) card("parts", "Time of a step, by kind", el("p", { class: "soft" }, ends[0].m ? "Measured, in the traced steps." : "Predicted."),
+    table(heads("Kind"), two(ofBoth.parts, seconds, n => data.titles[n] || n), { caption: "Time by kind", stack: true }));
+  const rows = diff.measured && diff.measured.operations || [];
+  if (rows.length) card("operations", "Operations that differ", el("p", { class: "soft" }, "By more than they vary from step to step."),
+    table(heads("Operation").concat([{ n: "Noise" }]), rows.map(r => [`${r.name}${r.phase ? " in " + r.phase : ""}${r.what === "wait" ? ", waiting" : ""} (${r.kind})`, { n: seconds(r.seconds[0]) },
+      { n: seconds(r.seconds[1]) }, { n: signed(r.difference_s, seconds) }, { n: seconds(r.noise_s) }]), { caption: "Operations", stack: true }));
+  const list = (diff.changes || []).filter(c => Math.abs(c.seconds) > 5e-4 * ends[0].step_s || Math.abs(c.bytes) > 0);
+  if (list.length) card("changes", "What each change does", el("p", { class: "soft" }, "Predicted, one after the other from A to B: they add up to the difference."),
+    table(["Change", { n: "Time" }, { n: "Memory" }, { n: "Step after it" }], list.map(c => [el("span", {}, c.names, el("br"), code(c.change)), { n: signed(c.seconds, seconds) },
+      { n: signed(c.bytes, bytesText) }, { n: seconds(c.step_s) }]), { caption: "Changes", stack: true }));
+  if (diff.regions) card("memory", "Memory of the fullest rank, by region", table(heads("Region"), two(diff.regions, bytesText, n => n.replaceAll("_", " ")), { caption: "Memory by region", stack: true }));
+  if (diff.knobs && diff.knobs.length) card("settings", `${some(diff.knobs.length, "knob")} ${diff.knobs.length === 1 ? "differs" : "differ"}`, table(["Knob", "A", "B", "Set or not"], diff.knobs.map(k =>
+    [code(k.key), code(JSON.stringify(k.a)), code(JSON.stringify(k.b)), k.follows ? "follows from others" : "set"]), { caption: "Knobs that differ", stack: true }));
 }
 function ofRun() {
   const s = run.summary, last = run.lines[run.lines.length - 1], first = run.lines.find(l => l[1] !== null), step = median(run.steps), p = own && own.price;
@@ -299,14 +340,14 @@ function worthChanging() {
     fits.length ? [" The largest: ", code(fits[0].change), `, ${change(fits[0].gain)}.`] : null);
 }
 function head() {
-  const said = plan ? ofPlan() : run ? ofRun() : own ? ofRecipe() : ofRefused(), p = own && own.price, box = place("head");
-  const seq = plan ? plan.seq_length : (own || refused).model.seq_length, gbs = plan ? plan.global_batch_size : own && own.global_batch_size;
-  const kind = plan ? "Plan" : run ? "Run " + run.path : (own || refused).recipe === modelName ? "Recipe" : (own || refused).recipe;
+  const said = plan ? ofPlan() : run ? ofRun() : own ? ofRecipe() : refused ? ofRefused() : ofDiff(), p = own && own.price, box = place("head");
+  const seq = plan ? plan.seq_length : diff ? null : subject.model.seq_length, gbs = plan ? plan.global_batch_size : own && own.global_batch_size;
+  const kind = plan ? "Plan" : diff ? "Comparison" : run ? "Run " + run.path : subject.recipe === modelName ? "Recipe" : subject.recipe;
   const facts = [kind, modelName, machine, seq ? `${grouped(seq)} tokens` : null, gbs ? `global batch ${grouped(gbs)}` : null].filter(Boolean);
-  document.title = [modelName, machine, plan ? "plan" : run ? "run" : "recipe"].filter(Boolean).join(", ") + " - moefold";
+  document.title = [modelName, machine, diff ? "A against B" : plan ? "plan" : run ? "run" : "recipe"].filter(Boolean).join(", ") + " - moefold";
   const c = own && own.copies, notes = own && !run ? own.violations.filter(v => v.severity !== "error") : [];
   box.append(el("p", { class: "kicker" }, facts.join(" · ")),
-    el("h1", { class: said.good === false ? "bad" : said.good ? "good" : null }, el("span", { class: "sign", "aria-hidden": "true" }, said.good === false ? "✗" : said.good ? "✓" : "…"), said.text + "."));
+    el("h1", { class: said.good === false ? "bad" : said.good ? "good" : null }, diff && said.good !== false ? null : el("span", { class: "sign", "aria-hidden": "true" }, said.good === false ? "✗" : said.good ? "✓" : "…"), said.text + "."));
   for (const l of said.lines) box.append(el("p", { class: "line" }, l));
   if (plan && plan.complete === false && plan.best.length) box.append(el("p", { class: "bad" }, "The search was cut short: this is the best so far."));
   if (p && !run && said.good) {
@@ -328,6 +369,8 @@ function head() {
   if (own) box.append(el("div", { class: "bars" }, memoryBar(), el("div", {},
     m && m.parts.some(x => x.seconds > 0) ? timeBar("Time of a step, measured", m.parts, m.step_s, longest) : null,
     timeBar(run ? "Time of a step, predicted" : "Time of a step", own.parts, p.step_s, longest))));
+  if (diff && ofBoth.parts) box.append(el("div", { class: "bars" }, ends.map((x, i) =>
+    timeBar(`Time of a step of ${x.letter}${x.m ? ", measured" : ""}`, partsOf("ab"[i]), x.step_s, Math.max(...ends.map(y => y.step_s))))));
   if (own && !run) box.append(el("div", {}, worthChanging()));
   const more = notes.map(v => el("li", {}, `${v.severity}: ${v.message}`)).concat((own && !run ? own.not_priced : []).map(n =>
     el("li", {}, "not priced: ", code(`${n.key}=${n.value}`), ` (the price assumes: ${n.assumed})`)),
@@ -1054,6 +1097,7 @@ function links() {
 // ---- all of it
 head();
 rules();
+difference();
 if (run) { losses(); beside(); }
 rows();
 reasons();

@@ -1,4 +1,4 @@
-/* plan_file.c - plans as JSON. Keys that are not known here are left alone. */
+/* plan_file.c - plans and differences as JSON. Keys that are not known here are left alone. */
 #include "report/plan_file.h"
 
 #include <stdio.h>
@@ -8,8 +8,28 @@
 
 bool plan_file_is(const char *data)
 {
-    return data[strspn(data, " \t\r\n")] == '{' && strstr(data, "\"complete\"") &&
-           strstr(data, "\"gpus\"");
+    bool plan = strstr(data, "\"complete\"") && strstr(data, "\"gpus\"");
+    bool diff = strstr(data, "\"differ\"") && strstr(data, "\"tolerance\"");
+    return data[strspn(data, " \t\r\n")] == '{' && (plan || diff);
+}
+
+bool plan_file_is_diff(const json_t *file)
+{
+    return json_is_boolean(json_object_get(file, "differ"));
+}
+
+/* Both ends, and where both have a price or were measured the parts of a step. */
+static status check_diff(const json_t *diff, const char *name, error *err)
+{
+    bool ends =
+        json_is_object(json_object_get(diff, "a")) && json_is_object(json_object_get(diff, "b"));
+    bool compared = json_is_number(json_object_get(diff, "time"));
+    if (ends && (!compared || json_is_object(json_object_get(diff, "parts")))) return OK;
+    return error_set(
+        err, ERR_INPUT,
+        "%s: \"a\", \"b\" or \"parts\" is missing; repair: write it again (moefold diff "
+        "A B --json > diff.json)",
+        name);
 }
 
 /* A row of a list: what a page draws of it. */
@@ -77,7 +97,7 @@ status plan_file_parse(json_t **plan, const char *name, const char *data, size_t
     error why = {{0}};
     status s = json_parse(name, data, n, plan, &why);
     if (s) return error_set(err, s, "%.1500s; it is cut short or not JSON; " REPAIR, why.text);
-    s = check(*plan, name, err);
+    s = plan_file_is_diff(*plan) ? check_diff(*plan, name, err) : check(*plan, name, err);
     if (s) json_decref(*plan);
     return s;
 }

@@ -79,6 +79,19 @@ json.dump(s, open(sys.argv[1], "w"))
 PY
 page run-failed "$work/failed"
 
+# ---- comparisons: of runs, recipes and logs
+compared() { # NAME then words of diff
+    local name=$1
+    shift
+    "$moefold" diff "$@" --json >"$work/$name.json" 2>"$work/log"
+    page "$name" 0 "$work/$name.json"
+}
+compared diff-runs "$work/moe-run" "$work/dense-run"
+compared diff-recipes recipes/dsv3-128k-h100.yaml recipes/dsv3-128k-h100-tp.yaml
+compared diff-same recipes/qwen3-30b-4k-h100.yaml recipes/qwen3-30b-4k-h100.yaml
+compared diff-broken tiny tiny tp=3 --gpus 8xH100
+compared diff-logs tests/data/profile/megatron.log tests/data/profile/megatron.log
+
 # ---- in the browser
 sentence() { # NAME PATTERN: of its first screen
     expect "${1}_says_its_answer" 0 "$2" node tests/cli/page_browser.js --first "$dir/$1.html"
@@ -93,6 +106,8 @@ sentence refused '^No program can be built: it breaks [0-9]+ rules; [0-9]+ chang
 sentence broken '^Breaks 1 rule: '
 sentence too-large '^Breaks 1 rule: .*; it does not fit: it needs .*more than can be used\.$'
 sentence too-large-searched '^Does not fit: it needs .* more than can be used; a searched layout fits, at .* a step\.$'
+sentence diff-recipes '^B is [0-9.]+ % slower than A: [0-9,]+ s a step, A [0-9,]+ s, with .* less memory\.$'
+sentence diff-broken '^B has no step to compare: '
 sentence run '^Loss [0-9.]+ to [0-9.]+ in 12 steps; '
 sentence run-half '^Not finished: loss '
 sentence run-failed '^Failed at step .* of 12: loss '
