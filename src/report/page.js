@@ -966,7 +966,7 @@ const allocated = m => m.allocated_bytes || m.planned_bytes;
 const grownText = m => allocated(m) > m.planned_bytes ? `; ${bytesText(allocated(m))} after routed buffers grew` : "";
 // Lines over the iterations: one picture a number, the validation's points in that of the loss.
 function overSteps(label, list, points, show) {
-  const H = 190, L = 62, R = 10, T = 10, B = 24, ys = list.map(p => p[1]).concat(points.map(p => p[1]));
+  const H = 200, L = 62, R = 10, T = 10, B = 38, ys = list.map(p => p[1]).concat(points.map(p => p[1]));
   let y0 = Math.min(...ys), y1 = Math.max(...ys);
   const pad = (y1 - y0) * 0.06 || Math.abs(y1) * 0.05 || 1, x0 = list[0][0], x1 = Math.max(x0 + 1, list[list.length - 1][0]);
   y0 -= pad;
@@ -979,7 +979,8 @@ function overSteps(label, list, points, show) {
         el("text", { x: L - 6, y: y(v) + 4, "text-anchor": "end" }, show(+v.toPrecision(6))));
     const inner = Array.from({ length: Math.floor((x1 - x0) / ux) + 1 }, (_, i) => (Math.ceil(x0 / ux) + i) * ux);
     for (const v of [x0, ...inner.filter(i => i > x0 + ux / 2 && i < x1 - ux / 2), x1])
-      grid.push(el("text", { x: x(v), y: H - 6, "text-anchor": v === x0 ? "start" : v === x1 ? "end" : "middle" }, grouped(v)));
+      grid.push(el("text", { x: x(v), y: H - 20, "text-anchor": v === x0 ? "start" : v === x1 ? "end" : "middle" }, grouped(v)));
+    grid.push(el("text", { x: L, y: H - 4 }, "training step"));
     return [grid, el("polyline", { points: list.map(p => `${x(p[0]).toFixed(1)},${y(p[1]).toFixed(1)}`).join(" "), fill: "none",
       stroke: "var(--data)", "stroke-width": 2 }),
       list.length < 60 ? list.map(p => el("circle", { cx: x(p[0]), cy: y(p[1]), r: 2.5, fill: "var(--data)" }, el("title", {}, `step ${p[0]}: ${show(p[1])}`))) : null,
