@@ -61,6 +61,7 @@ static status price_it(report_job *j, const report_words *w, arena *a, error *er
     j->hw = q->hw;
     j->found = &q->found;
     j->o = &q->o;
+    j->why_not = q->why_not;
     return st;
 }
 
@@ -103,7 +104,7 @@ static status report_recipe(const recipe *r, const report_words *w, bool *good, 
 {
     report_job j = {.given = r, .words = w->recipe, .seconds = w->brief ? 0 : SECONDS};
     status st = price_it(&j, w, a, err);
-    if (st && st != ERR_RULE) return st;
+    if (st && !j.why_not) return st;
     bool fits = false;
     json_t *data = page_data("recipe");
     if (st)

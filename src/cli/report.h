@@ -15,8 +15,9 @@ typedef struct report_job {
     const hardware *hw;
     const violations *found;
     const price_options *o;
-    double seconds; /* that searches and comparisons may take; 0: there are none */
-    bool winner;    /* of a search: single changes are all that is compared */
+    const char *why_not; /* no program can be built of it */
+    double seconds;      /* that searches and comparisons may take; 0: there are none */
+    bool winner;         /* of a search: single changes are all that is compared */
 } report_job;
 
 /* Everything about one recipe; `fits` is set. The caller gives it back. */
