@@ -51,7 +51,7 @@ bool caller_takes(size_t bytes);
 void caller_gives(size_t bytes);
 void caller_no_memory(void); /* does not return where somebody calls */
 
-/* What the call is at now; false: nobody calls. */
+/* What the call is at now, NULL: nothing that takes time; false: nobody calls. */
 bool caller_says(const char *what);
 
 /* Ends the call where it is not to go on: asked of whatever takes time. True: somebody calls. */

@@ -153,7 +153,7 @@ void waiting_clear(void)
 
 void waiting_end(void)
 {
-    if (caller_goes_on(-1) || --waiting.depth > 0 || !waiting.draws) return;
+    if (caller_says(NULL) || --waiting.depth > 0 || !waiting.draws) return;
     pthread_mutex_lock(&waiting.lock);
     waiting.ends = true;
     pthread_cond_signal(&waiting.end);
