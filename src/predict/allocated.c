@@ -119,12 +119,14 @@ static double copy_bytes(const setup *s)
     return s->gpu && s->gpu->arch >= ARCH_BLACKWELL ? 1 : 2;
 }
 
-/* cuBLAS: 32 MiB from Hopper on, 4 MiB before it, for Transformer Engine's GEMMs, for each of
- * the four streams of grouped ones, and once more for torch's own. Under sequence parallelism the
- * head's input is gathered into one buffer that stays. */
+/* cuBLAS's: of Transformer Engine's GEMMs 32 MiB from Hopper on and 4 MiB before it, as many for each
+ * of the four streams of grouped ones (its get_cublas_workspace); torch's own has 32 and 8 MiB. Under
+ * sequence parallelism the head's input is gathered into one buffer that stays. */
 static int64_t workspaces(const setup *s)
 {
-    return 6 * (s->gpu && s->gpu->arch < ARCH_HOPPER ? 4LL << 20 : 32LL << 20);
+    bool old = s->gpu && s->gpu->arch < ARCH_HOPPER;
+    bool grouped = s->m.moe->experts > 0 && s->j.grouped_gemm;
+    return (1 + (grouped ? 4 : 0)) * ((old ? 4LL : 32LL) << 20) + ((old ? 8LL : 32LL) << 20);
 }
 
 static int64_t gathered(const setup *s, const step_shape *z)

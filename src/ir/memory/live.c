@@ -151,7 +151,8 @@ static int64_t second_output(const segment *seg)
     return bytes;
 }
 
-/* Scores of all heads behind the softmax, as the unfused attention keeps them. Another such tensor
+/* Scores of all heads behind the softmax, as the unfused attention keeps them; with dropout its mask
+ * of a byte each and what it made of them stay, too (torch keeps all three). Another such tensor
  * lives beside them: in forward those before the softmax, in backward their gradient. */
 static int64_t scores_bytes(const segment *seg)
 {
@@ -164,6 +165,14 @@ static int64_t scores_bytes(const segment *seg)
         bytes += allocated(mul_sat(mul_sat(d[DIM_ATTN_B], d[DIM_ATTN_N]), mul_sat(each, 2)));
     }
     return bytes;
+}
+
+/* A byte for each element of both sums with the residual. */
+static int64_t dropout_masks(const setup *s)
+{
+    const step_shape z = step_shape_of(s);
+    int64_t tokens = s->j.sp ? z.Tc / s->lay.tp : z.Tc;
+    return 2 * allocated(mul_sat(tokens, s->m.hidden));
 }
 
 /* Output of the norm before attention, which is one with the projection behind it outside MLA: what
@@ -202,10 +211,12 @@ static layer_extra extra_of(const segment *seg, const setup *s)
     if (s->j.attn_backend == J_ATTN_BACKEND_UNFUSED) {
         bool away = s->j.offload && job_lists(s->j.offload_modules, J_OFFLOAD_MODULES_CORE_ATTN);
         int64_t scores = scores_bytes(seg);
-        x.kept = again || away ? 0 : scores;
+        int64_t dropped = s->j.attention_dropout > 0 ? scores / 2 + scores : 0;
+        x.kept = again || away ? 0 : scores + dropped;
         x.beside = scores + (again ? scores : away ? 3 * scores : 0); /* I5 */
     }
     if (s->j.offload) x.beside += host_bytes(seg); /* I5 */
+    if (s->j.hidden_dropout > 0) x.kept += dropout_masks(s);
     if (s->lay.cp > 1 && !again) x.kept += second_output(seg);
     if ((seg->dropped & DROP_LAYERNORM) && !s->m.attention->mla) x.kept += fused_norm(seg);
     return x;
