@@ -5,6 +5,8 @@
 
 #include "cli/check_audit.h"
 #include "cli/routing.h"
+#include "cli/screen.h"
+#include "cli/screen_price.h"
 #include "cli/verdict.h"
 #include "plan/repairs.h"
 
@@ -40,19 +42,23 @@ static void print_repair(const violation *v, arena *a)
         printf("                    %s\n", words_text(v->tried[k], a));
 }
 
-static void print_violations(const checked *c, arena *a)
+/* Those of `least` and worse. */
+static void print_violations(const checked *c, severity least, arena *a)
 {
     const violations *found = &c->found;
+    int n = 0;
     for (int i = 0; i < found->n; i++) {
         const violation *v = &found->list[i];
         severity kind = v->rule->severity;
+        if (kind > least) continue;
+        n++;
         printf("  %s%-8s%s %s\n           %s\n", colour_on(stdout, cli_colour(kind)),
                severity_name(kind), colour_off(stdout), v->rule->id, v->message);
         print_repair(v, a);
         if (v == check_of_state(found) && !v->n_repairs)
             printf("           no repair was found: %s\n", nothing_text(c, a));
     }
-    if (found->n) printf("\n");
+    if (n) printf("\n");
 }
 
 static void print_counts(const violations *found)
@@ -82,13 +88,43 @@ static void print_verdict(const checked *c, arena *a)
     printf("\n\n");
 }
 
-static void print_text(const checked *c, arena *a)
+/* What is asked, and how its sizes divide the ranks: "TP 1  CP 32  EP 32  PP 8  VPP 4  DP 1". */
+static void say_layout(const setup *s, arena *a)
+{
+    const layout *l = &s->lay;
+    screen_line("JOB", "%s, %s tokens, %s, global batch %s", s->m.name,
+                text_grouped(a, recipe_int(&s->r, K_SEQ)),
+                screen_devices(recipe_on_cpu(&s->r), l->world, recipe_word(&s->r, K_GPU), a),
+                text_grouped(a, recipe_int(&s->r, K_GBS)));
+    screen_line("LAYOUT", "TP %lld  CP %lld  EP %lld  ETP %lld  PP %lld  VPP %lld  DP %lld",
+                (long long)l->tp, (long long)l->cp, (long long)l->ep, (long long)l->etp,
+                (long long)l->pp, (long long)s->pipe.vpp, (long long)l->dp);
+}
+
+/* Notes by their names: whoever wants them asks. */
+static void say_notes(const checked *c, arena *a)
+{
+    textbuf t = text_init(a);
+    for (int i = 0; i < c->found.n; i++)
+        if (c->found.list[i].rule->severity == NOTE)
+            text_add(&t, "%s%s", t.n ? ", " : "", c->found.list[i].rule->id);
+    if (c->s->r.n_notes) text_add(&t, "%s%d of what was read", t.n ? ", " : "", c->s->r.n_notes);
+    if (t.n) screen_line("NOTES", "%s (--why)", t.s);
+}
+
+static void print_fixing(const checked *c)
+{
+    bool broken = c->found.n_errors > 0, large = fit_too_large(&c->memory);
+    if (broken || large)
+        printf("`--fix` prints the smallest set of overrides that makes the recipe %s.\n",
+               !broken                      ? "fit"
+               : large || c->memory.why_not ? "valid and fit"
+                                            : "valid");
+}
+
+static void print_everything(const checked *c, arena *a)
 {
     const setup *s = c->s;
-    const violations *found = &c->found;
-    print_verdict(c, a);
-    print_violations(c, a);
-    if (cli_print_notes(&s->r, "  ", false)) printf("\n");
     cli_print_model(s, a);
     cli_print_layout(s, a);
     cli_print_stages(s, a);
@@ -96,14 +132,45 @@ static void print_text(const checked *c, arena *a)
         cli_print_memory(s, answer_stage(s, &c->memory), a);
         cli_print_fit(s, &c->memory, a);
     }
-    if (c->audit) cli_print_audit(s, c->audit, &c->memory, c->seconds, a);
+}
+
+/* The answer: valid, and does it fit; what is broken, with repairs; where memory goes. */
+static void print_screen(const checked *c, arena *a)
+{
+    const setup *s = c->s;
+    const fit *f = &c->memory;
+    if (!f->why_not && s->possible) {
+        peak_part parts[PEAK_PARTS];
+        int n = answer_peak_parts(parts, f, a);
+        const host_need *h = &f->on_host;
+        screen_memory(parts, n, f->usable_bytes, f->fullest, true, a);
+        screen_host(&(host_answer){h->state, h->node, h->memory ? h->memory : FIELD_NONE},
+                    f->host_bytes, a);
+    }
+    if (s->possible) say_layout(s, a);
+    if (!c->w.why) say_notes(c, a);
+}
+
+static void print_text(const checked *c, arena *a)
+{
+    const setup *s = c->s;
+    bool all = c->w.everything, notes = all || c->w.why;
+    screen_hold();
+    print_verdict(c, a);
+    print_violations(c, notes ? NOTE : WARNING, a);
+    if (notes && cli_print_notes(&s->r, "  ", c->w.why)) printf("\n");
+    screen_release();
+    print_screen(c, a);
+    screen_hold();
+    if (all || c->audit) printf("\n");
+    if (all) print_everything(c, a);
+    if (c->audit) cli_print_audit(s, c->audit, &c->memory, c->seconds, all, a);
     if (c->audit && c->rank >= 0) cli_print_audit_rank(s, c->audit, c->rank, a);
-    bool broken = found->n_errors > 0, large = fit_too_large(&c->memory);
-    if (broken || large)
-        printf("`--fix` prints the smallest set of overrides that makes the recipe %s.\n",
-               !broken                      ? "fit"
-               : large || c->memory.why_not ? "valid and fit"
-                                            : "valid");
+    print_fixing(c);
+    screen_release();
+    if (!c->bad && !all)
+        screen_line("NEXT", "moefold price: step time  %s--everything: layout, groups, bytes",
+                    c->audit ? "" : "--all-ranks: no deadlock  ");
 }
 
 /* Only the overrides, one a line, so that they can be pasted or piped. Where nothing makes it fit:

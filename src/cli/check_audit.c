@@ -144,7 +144,8 @@ static void print_races(const audit_result *r, arena *a)
                r->replayed, r->n_classes, text_grouped(a, r->most_ops));
 }
 
-void cli_print_audit(const setup *s, const audit_result *r, const fit *f, double seconds, arena *a)
+void cli_print_audit(const setup *s, const audit_result *r, const fit *f, double seconds, bool all,
+                     arena *a)
 {
     if (r->why_not) {
         cli_print("Audit", "no program can be built: %s\n\n", r->why_not);
@@ -161,6 +162,7 @@ void cli_print_audit(const setup *s, const audit_result *r, const fit *f, double
     print_races(r, a);
     printf("\n");
     print_faults(r);
+    if (!all) return;
     print_links(r, a);
     print_fullest(s, r, f, a);
 }

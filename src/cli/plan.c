@@ -4,9 +4,11 @@
 #include <stdio.h>
 
 #include "cli/routing.h"
+#include "cli/screen.h"
 #include "cli/verdict.h"
 
-static void print_found(const plan_answer *p, arena *a)
+/* All that is known of a plan, in the order in which it is found. */
+static void print_everything(const plan_answer *p, arena *a)
 {
     plan_print(p, a);
     plan_print_rounder(p);
@@ -19,15 +21,33 @@ static void print_found(const plan_answer *p, arena *a)
     int n_left_out = price_leaves_out(left_out, p->given, a);
     if (n_left_out) printf("\n");
     cli_print_not_priced(left_out, n_left_out);
-    if (p->compared) plan_print_against(p, a);
-    plan_print_bring_up(p);
-    if (p->out) printf("\nWritten to %s: moefold check %s\n", p->out, p->out);
 }
 
-static void print_nothing(const plan_answer *p, arena *a)
+static void print_found(const plan_answer *p, const plan_words *w, arena *a)
 {
-    plan_print_miss(p, a);
+    plan_screen(p, a);
+    if (w->why || w->everything) printf("\n");
+    if (w->why && !w->everything) plan_screen_rows(p, a);
+    screen_hold();
+    if (w->everything)
+        print_everything(p, a);
+    else if (w->why) {
+        plan_print_kept(p, a);
+        plan_explain(p, a);
+    }
     if (p->compared) plan_print_against(p, a);
+    plan_print_bring_up(p);
+    screen_release();
+}
+
+static void print_nothing(const plan_answer *p, const plan_words *w, arena *a)
+{
+    plan_screen_miss(p, a);
+    screen_hold();
+    if (w->everything || w->why) printf("\n");
+    if (w->everything || w->why) plan_print_miss(p, a);
+    if (p->compared) plan_print_against(p, a);
+    screen_release();
 }
 
 int command_plan(int argc, char **argv)
@@ -51,7 +71,7 @@ int command_plan(int argc, char **argv)
     if (answered && w.json)
         cli_json_print(plan_json(p, err.text, a));
     else if (answered && p->end != PLAN_REFUSED && p->end != PLAN_LATE)
-        (p->end == PLAN_FOUND ? print_found : print_nothing)(p, a);
+        (p->end == PLAN_FOUND ? print_found : print_nothing)(p, &w, a);
     arena_destroy(a);
     return code;
 }

@@ -7,7 +7,13 @@
 #include "cli/routing.h"
 #include "library/plan.h"
 
+/* plan_screen.c: the first screen, where something fits and where nothing does; the list. */
+void plan_screen(const plan_answer *p, arena *a);
+void plan_screen_miss(const plan_answer *p, arena *a);
+void plan_screen_rows(const plan_answer *p, arena *a);
+
 void plan_print(const plan_answer *p, arena *a);      /* the table, the front */
+void plan_print_kept(const plan_answer *p, arena *a); /* what a file sets: kept, searched */
 void plan_print_miss(const plan_answer *p, arena *a); /* nothing fits */
 const char *plan_knobs_text(const plan_answer *p, const choice *c, arena *a); /* after sizes */
 

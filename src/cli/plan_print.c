@@ -196,7 +196,7 @@ static void print_wrapped(const char *word, const char *text)
     printf("\n");
 }
 
-static void print_kept(const plan_answer *p, arena *a)
+void plan_print_kept(const plan_answer *p, arena *a)
 {
     textbuf kept = text_init(a), opened = text_init(a);
     int n[2] = {0, 0};
@@ -228,7 +228,7 @@ void plan_print(const plan_answer *p, arena *a)
     job given;
     job_of(&given, p->given);
     cli_print_times(&given, p->hw);
-    print_kept(p, a);
+    plan_print_kept(p, a);
     const char *lost = plan_lost_pins(p, a);
     if (lost) cli_print("Pins", "not kept by the search: %s\n\n", lost);
     print_counts(p, a);

@@ -63,6 +63,15 @@ static bool is_unit(const char *word, size_t n)
     return false;
 }
 
+/* "TP 8": a size stays with its name. */
+static bool is_size(const char *s, size_t blank)
+{
+    size_t n = blank;
+    while (n && isupper((unsigned char)s[n - 1])) n--;
+    return blank - n >= 2 && (!n || s[n - 1] == ' ' || s[n - 1] == '(') &&
+           isdigit((unsigned char)s[blank + 1]);
+}
+
 /* Length of the next piece: up to two blanks (`words`: up to one that may break), or the end. */
 static size_t piece(const char *s, bool words)
 {
@@ -70,9 +79,9 @@ static size_t piece(const char *s, bool words)
     for (; s[n]; n++) {
         if (s[n] != ' ') continue;
         if (s[n + 1] == ' ' || !s[n + 1]) return n;
-        if (words &&
-            !(n && isdigit((unsigned char)s[n - 1]) && is_unit(s + n + 1, strcspn(s + n + 1, " "))))
-            return n;
+        bool unit =
+            n && isdigit((unsigned char)s[n - 1]) && is_unit(s + n + 1, strcspn(s + n + 1, " "));
+        if (words && !unit && !is_size(s, n)) return n;
     }
     return n;
 }

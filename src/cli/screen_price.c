@@ -31,7 +31,7 @@ static const part_words memory_words[] = {
     {"optimizer_step", "optimizer's step", 's'},
     {"boundary", "pipeline buffers", 'p'},
     {"pipeline", "pipeline buffers", 'p'},
-    {"unused", "held by the allocator", 'h'},
+    {"unused", "allocator", 'h'},
     {"dummy_wgrads", "dummy gradients", 'd'},
     {"graphs", "CUDA graphs", 'c'},
     {"outside_graphs", "CUDA graphs", 'c'},
@@ -58,7 +58,7 @@ static const part_words time_words[] = {
     {"host", "kernel launches", 'L'},
     {"bubble", "pipeline bubble", 'B'},
     {"optimizer", "optimizer", 'O'},
-    {"slowed", "compute slowed by transfers", 'S'},
+    {"slowed", "slowed by transfers", 'S'},
     {NULL, NULL, 'x'},
 };
 
@@ -184,7 +184,7 @@ void screen_memory(const peak_part *parts, int n, int64_t usable, int64_t rank, 
                 same ? " of " : " ", of, same ? units[u].name : "usable",
                 fits ? screen_coloured(a, COLOUR_OK, arena_text(a, "%s free", left))
                      : screen_coloured(a, COLOUR_ERROR, arena_text(a, "%s too much", left)));
-    screen_line("", "rank %lld%s: %s", (long long)rank, fullest ? ", the fullest" : "",
+    screen_line("", "%s%s", fullest ? "" : arena_text(a, "rank %lld: ", (long long)rank),
                 parts_text(shown, used, units[u].size, digits, units[u].name, a));
 }
 
@@ -192,22 +192,20 @@ void screen_host(const host_answer *h, int64_t activations, arena *a)
 {
     bool enough = h->node_memory == FIELD_NONE || h->node <= h->node_memory;
     if (!h->node) return;
-    screen_line(
-        "HOST", "%s%s%s of a GPU; %s for all GPUs of a node%s",
-        h->state ? arena_text(a, "%s of optimizer state", screen_bytes(a, (double)h->state)) : "",
-        h->state && activations ? " and " : "",
-        activations ? arena_text(a, "%s of activations", screen_bytes(a, (double)activations)) : "",
-        screen_bytes(a, (double)h->node),
-        h->node_memory == FIELD_NONE
-            ? ""
-            : arena_text(a, " of its %s%s", screen_bytes(a, (double)h->node_memory),
-                         enough ? "" : screen_coloured(a, COLOUR_ERROR, ": MORE THAN IT HAS")));
+    textbuf t = text_init(a);
+    if (h->state) text_add(&t, "optimizer %s a GPU, ", screen_bytes(a, (double)h->state));
+    if (activations) text_add(&t, "activations %s a GPU, ", screen_bytes(a, (double)activations));
+    text_add(&t, "%s a node", screen_bytes(a, (double)h->node));
+    if (h->node_memory != FIELD_NONE)
+        text_add(&t, " of %s%s", screen_bytes(a, (double)h->node_memory),
+                 enough ? "" : screen_coloured(a, COLOUR_ERROR, ": MORE THAN IT HAS"));
+    screen_line("HOST", "%s", t.s);
 }
 
 const char *screen_wall(const char *word, bool cpu)
 {
-    if (text_equal(word, "host")) return cpu ? "the start of operations" : "the host (launches)";
-    return text_equal(word, "pipeline bubble") ? "the pipeline bubble" : word;
+    if (text_equal(word, "host")) return cpu ? "starts of operations" : "the host, which launches";
+    return text_equal(word, "pipeline bubble") ? "pipeline bubble" : word;
 }
 
 static int larger_first(const void *x, const void *y)
@@ -235,14 +233,25 @@ void screen_time(const price_answer *x, bool cpu, arena *a)
     }
     bool rest = used && shown[used - 1].letter == 'x';
     qsort(shown, (size_t)(used - rest), sizeof *shown, larger_first);
-    bool limit = !text_equal(x->wall, "memory"); /* it has to fit first */
+    bool limit = x->fits; /* else it has to fit first */
     screen_line("TIME", "%s%s%s", screen_bar(a, shown, used, x->step_s, screen_bar_width()),
-                limit ? "  limited by " : "", limit ? screen_wall(x->wall, cpu) : "");
+                limit ? "  bottleneck: " : "", limit ? screen_wall(x->wall, cpu) : "");
     screen_line("", "%s%s", parts_text(shown, used, x->step_s / 100, 0, "%", a),
-                exposed ? "  (exposed: no compute hides it)" : "");
+                exposed ? "  (exposed: not hidden)" : "");
 }
 
 /* ---- `price` */
+
+void screen_overflow(const price_answer *x)
+{
+    const routing_answer *r = x->routing;
+    if (r && !r->buffers_suffice)
+        screen_line(
+            "BUFFERS",
+            "routed buffers are planned for %.3g times the mean load, the worst layer has %.3g: "
+            "--why names the moefold.moe_buffer_factor that would do",
+            r->buffer_factor, r->worst_skew);
+}
 
 /* The step of a price whose routing is the other one. */
 static void say_other(const price_answer *x, arena *a)
@@ -330,6 +339,7 @@ void screen_of_price(const price_answer *x, int64_t ranks, bool cpu, arena *a)
     screen_host(m->host, m->on_host, a);
     screen_time(x, cpu, a);
     say_other(x, a);
+    screen_overflow(x);
     say_changes(x, a);
     for (int i = 0; i < x->n_wall_repairs && i < 1; i++)
         screen_line("BUBBLE", "%s (%s): %s", x->wall_repairs[i].what,

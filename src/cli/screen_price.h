@@ -33,6 +33,9 @@ void screen_rules(const violation_answer *list, int n, const char *kind, arena *
 /* Why times may be off by more than their band, where they may; `name`: the GPU. */
 void screen_trust(const times_answer *times, const priced_band_answer *band, const char *name);
 
+/* Where our own program's routed buffers are too small for the routing. */
+void screen_overflow(const price_answer *x);
+
 /* All of `price`, without its heading and what to do next. */
 void screen_of_price(const price_answer *x, int64_t ranks, bool cpu, arena *a);
 

@@ -8,7 +8,7 @@
 #include "plan/autofit.h"
 
 typedef struct check_words {
-    bool json, fix, all_ranks;
+    bool json, fix, all_ranks, why, everything;
     const char *rank, *headroom, *routed;
 } check_words;
 

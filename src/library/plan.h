@@ -21,7 +21,7 @@ typedef struct plan_words {
     const char *pin, *gpus, *seq, *gbs, *out, *routed, *precision, *stack, *against, *seconds,
         *bring_up, *headroom, *space;
     megatron_options how; /* --set, --command: how a file of Megatron-LM is read */
-    bool json, more, pin_all;
+    bool json, more, pin_all, why, everything;
 } plan_words;
 
 /* The smallest cluster that holds the job. */

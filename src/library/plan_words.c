@@ -53,6 +53,10 @@ int plan_options(word_option out[WORD_OPTIONS_MAX], plan_words *w)
          &w->stack},
         {"--more", NULL, "also search for headroom, activation offload and the smallest cluster",
          &w->more, NULL},
+        {"--why", NULL, "add the other layouts, and what each choice would cost otherwise", &w->why,
+         NULL},
+        {"--everything", NULL, "add all that was found: the search's counts, every table",
+         &w->everything, NULL},
         {"--json", NULL, "print JSON (docs/JSON.md)", &w->json, NULL},
     };
     memcpy(out, options, sizeof options);

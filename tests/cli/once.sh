@@ -1,6 +1,8 @@
 # once.sh - a command that changes nothing is run once a script, however many of its lines are looked at. Read by
 # `. tests/cli/once.sh` once `work` names a folder that goes with the script.
 
+export COLUMNS=1000 # so that no line that is looked for is wrapped
+
 # What it printed on both channels, and its exit code; from the second time on as the first run had them.
 once() { # COMMAND...
     local at

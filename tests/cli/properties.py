@@ -319,10 +319,15 @@ def screens_add_up():
     seen = 0
     for r in itertools.chain(*(jobs(f"screens {i}", 1) for i in range(3))):
         words = legal(r)
-        sums, wrong = screen_faults("price", words)
-        seen += sums
-        yield ["price", *words], wrong
-    yield ["price"], [] if seen >= 2 * JOBS else [f"only {seen} sums were seen"]
+        for command in ("price", "check"):
+            sums, wrong = screen_faults(command, words)
+            seen += sums
+            yield [command, *words], wrong
+    for r in jobs("screens of plans", 10):
+        words = wanted(r)
+        sums, wrong = screen_faults("plan", words)
+        yield ["plan", *words], wrong
+    yield ["price"], [] if seen >= 3 * JOBS else [f"only {seen} sums were seen"]
 
 
 PROPERTIES = [screens_add_up, commands_agree, diffs_are_of_prices, fix_makes_valid_and_fit, plans_are_what_others_say, repairs_repair, idle_knobs_change_nothing,

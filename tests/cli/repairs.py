@@ -20,7 +20,7 @@ def asked(command, words):
 def printed(words):
     """[(rule, severity, [(words of a repair, the remark behind it)], says that none was found)] of `check`."""
     found = []
-    for line in run("check", *words).stdout.splitlines():
+    for line in run("check", *words, "--everything").stdout.splitlines():
         head = re.match(r"  (error|warning|note) +([a-z0-9-]+)$", line)
         repair = re.match(r" {11}(?:repair:|or:     ) (.*)$", line)
         remark = re.match(r" {20}\((.*)\)$", line)

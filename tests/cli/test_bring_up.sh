@@ -6,7 +6,7 @@
 steps() {
     local name=$1
     shift
-    "$moefold" plan "$@" --json --out "$work/$name.yaml" --bring-up "$work/$name" >"$work/$name.json" ||
+    "$moefold" plan --everything "$@" --json --out "$work/$name.yaml" --bring-up "$work/$name" >"$work/$name.json" ||
         bad "$name" "the plan failed"
 }
 # holds NAME FILE PYTHON: over `x`, the plan's JSON, and `b`, its steps that were written.
@@ -29,7 +29,7 @@ steps plain mixtral-8x7b --gpus 8xH100 --seq 4096 --pin mixed_precision=bf16_mix
 
 for name in hopper nvl72 long plain; do
     for f in "$work/$name"/*.yaml; do
-        expect "${name}_$(basename "$f" .yaml)_passes_check" 0 'valid' "$moefold" check "$f"
+        expect "${name}_$(basename "$f" .yaml)_passes_check" 0 'valid' "$moefold" check --everything "$f"
     done
     first=$(ls "$work/$name" | head -1)
     check "${name}_starts_with_alltoall" [ "$first" = 01-alltoall-eager.yaml ]

@@ -194,5 +194,5 @@ check the_best_one_is_not_the_last [ "${lowest:-10}" -lt 10 ]
 check the_best_one_is_named [ "$(cat "$ck/best_checkpointed_iteration.txt")" = "$lowest" ]
 check the_best_one_and_the_last_stay [ "$(cd "$ck" && echo iter_*)" = "$(printf 'iter_%07d iter_0000010' "$lowest")" ]
 expect the_best_one_loads 0 "at iteration $lowest\$" "$moefold" train "${small[@]}" train.train_iters=10 "checkpoint.load=$ck" "checkpoint.ckpt_step=$lowest" train.exit_interval=1
-expect the_best_one_needs_validation 1 'error +best-needs-validation' "$moefold" check "${small[@]}" moefold.keep_best=true "checkpoint.save=$ck"
+expect the_best_one_needs_validation 1 'error +best-needs-validation' "$moefold" check --everything "${small[@]}" moefold.keep_best=true "checkpoint.save=$ck"
 exit $failed

@@ -77,7 +77,7 @@ for recipe in recipes/qwen3-30b-4k-h100.yaml tests/data/megatron/qwen3_30b_a3b.t
         'nearest recipe that can be written: model.cross_entropy_fusion_impl=native$' "$moefold" show "$recipe" \
         model.cross_entropy_loss_fusion=true model.cross_entropy_fusion_impl=te --as megatron-lm
 done
-expect te_in_megatron_lm_breaks_a_rule 1 'te-loss-is-refused' "$moefold" check tests/data/megatron/qwen3_30b_a3b.txt \
+expect te_in_megatron_lm_breaks_a_rule 1 'te-loss-is-refused' "$moefold" check --everything tests/data/megatron/qwen3_30b_a3b.txt \
     model.cross_entropy_loss_fusion=true model.cross_entropy_fusion_impl=te
 
 # ---- an export means the recipe: what it sets, its memory and its step time, read back; but for the cross entropy, which

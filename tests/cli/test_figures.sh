@@ -27,8 +27,8 @@ expect exposed_communication_is_another 0 '^Wall +communication: ' "$moefold" pr
 
 # ---- GPUs that do not help
 expect fewer_gpus_would_do 0 '^Fewer +GPUs would do: 64 H100 take 2\.[0-9]+ s for this batch of 512, 72 take 3' \
-    "$moefold" plan qwen3-30b-a3b --gpus 72xH100 --seq 4K --gbs 512
-without round_numbers_are_left_alone '^Fewer' "$moefold" plan qwen3-30b-a3b --gpus 64xH100 --seq 4K --gbs 512
+    "$moefold" plan --everything qwen3-30b-a3b --gpus 72xH100 --seq 4K --gbs 512
+without round_numbers_are_left_alone '^Fewer' "$moefold" plan --everything qwen3-30b-a3b --gpus 64xH100 --seq 4K --gbs 512
 
 # ---- one peak, and what it is made of
 cat >"$work/peak.py" <<'P'

@@ -25,19 +25,19 @@ expect bytes_in_a_list_of_arguments 2 "checkpoint.save='?odd.xffname" "$moefold"
 
 # ---- control characters are refused, and escaped where they are named
 bell=$'\a' escape=$'\e]0;title'
-expect control_in_an_argument 2 "'a.x1b]0;title.x07'" "$moefold" check "a$escape$bell"
-expect newline_in_a_file_name 2 'holds a control character' "$moefold" check $'a\nb.yaml'
+expect control_in_an_argument 2 "'a.x1b]0;title.x07'" "$moefold" check --everything "a$escape$bell"
+expect newline_in_a_file_name 2 'holds a control character' "$moefold" check --everything $'a\nb.yaml'
 expect newline_in_a_value 2 "save='a.nb': holds a control" "$moefold" show tiny $'checkpoint.save=a\nb'
 expect newline_between_items 0 'moe_act, layernorm' "$moefold" show tiny $'model.recompute_modules=[moe_act,\n layernorm]' --as recipe
 printf 'model:\n  seq_length: "\\e[31m"\n' >"$work/e.yaml"
-expect escape_in_a_quoted_value 2 'e.yaml:2:.*control character 0x1b' "$moefold" check "$work/e.yaml"
+expect escape_in_a_quoted_value 2 'e.yaml:2:.*control character 0x1b' "$moefold" check --everything "$work/e.yaml"
 printf 'model:\n  "a\\nb": 1\n' >"$work/n.yaml"
-expect newline_in_an_unknown_knob 2 "unknown knob 'model.a.nb'" "$moefold" check "$work/n.yaml"
+expect newline_in_an_unknown_knob 2 "unknown knob 'model.a.nb'" "$moefold" check --everything "$work/n.yaml"
 printf -- '--num-layers 2 --foo\e[31m 3' >"$work/f.txt"
-expect escape_in_a_flag 2 "'--foo.x1b\[31m'" "$moefold" check "$work/f.txt"
+expect escape_in_a_flag 2 "'--foo.x1b\[31m'" "$moefold" check --everything "$work/f.txt"
 mkdir "$work/model"
 printf '{"model_type": "a\\u001b[31mb"}' >"$work/model/config.json"
-expect escape_in_a_config 2 'holds a control character' "$moefold" check "$work/model"
+expect escape_in_a_config 2 'holds a control character' "$moefold" check --everything "$work/model"
 printf '[{"ph":"X","cat":"kernel","name":"k\\n\\u001b]0;x%s","ts":1,"dur":2,"pid":0,"tid":7,"args":{"correlation":1}}]' \
     "$(printf '\e[2J\377')" >"$work/trace.json"
 "$moefold" profile tiny "$work/trace.json" cluster.gpu=H100 --everything >"$work/out" 2>&1
@@ -139,5 +139,5 @@ else
 fi
 
 # ---- a cluster of any size is searched, or refused, in seconds
-expect a_million_gpus 0 'Searched' timeout 60 "$moefold" plan qwen3-30b-a3b --gpus 1048576xH100 --seq 1M
+expect a_million_gpus 0 'Searched' timeout 60 "$moefold" plan --everything qwen3-30b-a3b --gpus 1048576xH100 --seq 1M
 exit $failed

@@ -8,7 +8,7 @@ own=(qwen3-30b-a3b model.num_layers=4 cluster.gpu=H200 cluster.n_gpus=8 moefold.
 # same_bytes WORDS...: of the arena, of what is beside it, and of its regions.
 same_bytes() {
     # shellcheck disable=SC2046
-    "$moefold" check "${own[@]}" $(words "$@") --json >"$work/check" 2>/dev/null
+    "$moefold" check --everything "${own[@]}" $(words "$@") --json >"$work/check" 2>/dev/null
     # shellcheck disable=SC2046
     "$moefold" price "${own[@]}" $(words "$@") --json >"$work/price" 2>/dev/null
     python3 - "$work/check" "$work/price" <<'PY'
@@ -28,10 +28,10 @@ for form in fp8:blockwise fp8:tensorwise; do
     check "$form, fused casts: the same" same_bytes "$form" EP8 'moefold.fusion=[act_quant,permute_quant,norm_quant]'
 done
 planned() {
-    "$moefold" plan qwen3-30b-a3b --gpus 8xH200 --seq 4096 moefold.target=moefold model.num_layers=4 train.global_batch_size=32 \
+    "$moefold" plan --everything qwen3-30b-a3b --gpus 8xH200 --seq 4096 moefold.target=moefold model.num_layers=4 train.global_batch_size=32 \
         mixed_precision=bf16_with_fp8_subchannel_scaling_mixed --json >"$work/plan" 2>/dev/null
     python3 -c 'import json, sys; open(sys.argv[2], "w").write(json.load(open(sys.argv[1]))["recipe"])' "$work/plan" "$work/recipe.yaml"
-    "$moefold" check "$work/recipe.yaml" --json >"$work/check" 2>/dev/null
+    "$moefold" check --everything "$work/recipe.yaml" --json >"$work/check" 2>/dev/null
     python3 - "$work/plan" "$work/check" <<'PY'
 import json, sys
 plan, check = (json.load(open(f)) for f in sys.argv[1:])
@@ -41,11 +41,11 @@ PY
 check "what plan says of its best is what check says of its recipe" planned
 one="tiny cluster.gpu=H200 cluster.n_gpus=1 mixed_precision=bf16_with_fp8_subchannel_scaling_mixed"
 # shellcheck disable=SC2086
-expect "our own copies are counted with the peak" 0 "low-precision copies of weights are counted in the peak" "$moefold" check $one moefold.target=moefold
+expect "our own copies are counted with the peak" 0 "low-precision copies of weights are counted in the peak" "$moefold" check --everything $one moefold.target=moefold
 # shellcheck disable=SC2086
-expect "they have a row of their own there" 0 "low-precision copies of weights +[0-9.]+ MiB" "$moefold" check $one moefold.target=moefold
+expect "they have a row of their own there" 0 "low-precision copies of weights +[0-9.]+ MiB" "$moefold" check --everything $one moefold.target=moefold
 # shellcheck disable=SC2086
-without "nothing is said of Transformer Engine" "Transformer Engine" "$moefold" check $one moefold.target=moefold
+without "nothing is said of Transformer Engine" "Transformer Engine" "$moefold" check --everything $one moefold.target=moefold
 # shellcheck disable=SC2086
-expect "Megatron's are named as before" 0 "copies cached by Transformer Engine" "$moefold" check $one moefold.target=megatron
+expect "Megatron's are named as before" 0 "copies cached by Transformer Engine" "$moefold" check --everything $one moefold.target=megatron
 exit $failed

@@ -18,7 +18,7 @@ cat >"$work/gpt.txt" <<'END'
 --tensor-model-parallel-size 2 --attention-dropout 0.0 --hidden-dropout 0.0 --tokenizer-type NullTokenizer
 --position-embedding-type learned_absolute --no-rope-fusion --mock-data
 END
-"$moefold" check --from-megatron "$work/gpt.txt" cluster.gpu=H100 cluster.n_gpus=16 --json >"$work/check.json" 2>"$work/err"
+"$moefold" check --everything --from-megatron "$work/gpt.txt" cluster.gpu=H100 cluster.n_gpus=16 --json >"$work/check.json" 2>"$work/err"
 check list_is_valid [ "$(field "['ok']" <"$work/check.json")" = True ]
 # 24 layers of 12 h^2 + 13 h, embedding (padded by TP x 128) and positions, the last norm
 check list_has_its_weights [ "$(field "['model']['parameters']" <"$work/check.json")" = \
@@ -27,18 +27,18 @@ check list_has_its_weights [ "$(field "['model']['parameters']" <"$work/check.js
 check list_is_priced awk "BEGIN { exit !($(field "['step_s']" <"$work/price.json" || echo 0) > 0) }"
 
 # ---- presets and MoE: checked, priced, planned; half the MLP's first matrix is half its FLOPs
-"$moefold" check gpt3-175b cluster.n_gpus=64 model.tensor_model_parallel_size=8 model.pipeline_model_parallel_size=8 --json \
+"$moefold" check --everything gpt3-175b cluster.n_gpus=64 model.tensor_model_parallel_size=8 model.pipeline_model_parallel_size=8 --json \
     >"$work/check.json" 2>/dev/null
 check gpt3_has_its_weights [ "$(field "['model']['parameters']" <"$work/check.json")" = 174615846912 ]
 "$moefold" price mixtral-8x7b "${gpt[@]}" cluster.n_gpus=64 model.expert_model_parallel_size=8 --json >"$work/price.json" 2>/dev/null
 check moe_is_priced awk "BEGIN { exit !($(field "['step_s']" <"$work/price.json" || echo 0) > 0) }"
-"$moefold" plan starcoder2-15b --gpus 32xH100 --seq 4096 --json >"$work/plan.json" 2>/dev/null
+"$moefold" plan --everything starcoder2-15b --gpus 32xH100 --seq 4096 --json >"$work/plan.json" 2>/dev/null
 check plan_finds_a_winner grep -q '"step_s"' "$work/plan.json"
-"$moefold" plan gpt3-175b --gpus 128xH100 --seq 2048 --json >"$work/plan.json" 2>/dev/null
+"$moefold" plan --everything gpt3-175b --gpus 128xH100 --seq 2048 --json >"$work/plan.json" 2>/dev/null
 check plan_of_gpt3_finds_a_winner grep -q '"step_s"' "$work/plan.json"
-expect every_rank_is_proved 0 'all ranks agree' "$moefold" check gpt3-175b cluster.n_gpus=64 model.tensor_model_parallel_size=8 \
+expect every_rank_is_proved 0 'all ranks agree' "$moefold" check --everything gpt3-175b cluster.n_gpus=64 model.tensor_model_parallel_size=8 \
     model.pipeline_model_parallel_size=8 model.context_parallel_size=1 --all-ranks
-expect mrope_is_refused 1 'mrope' "$moefold" check tiny model.position_embedding_type=mrope
+expect mrope_is_refused 1 'mrope' "$moefold" check --everything tiny model.position_embedding_type=mrope
 expect short_table_is_refused 1 'positions-cover-sequence' "$moefold" train tiny cluster.gpu=cpu "${gpt[@]}" \
     model.seq_length=64 model.max_position_embeddings=32 train.train_iters=1
 

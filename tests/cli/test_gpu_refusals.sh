@@ -33,9 +33,9 @@ nvfp4=(mixed_precision=bf16_with_nvfp4_mixed mixed_precision.fp4_param_gather=fa
 ours=moefold.target=moefold
 expect mxfp8_on_hopper 3 'the fake GPU was opened' h200 "${small[@]}" $cuda "${mxfp8[@]}"
 expect nvfp4_on_hopper 3 'the fake GPU was opened' h200 "${small[@]}" $cuda "${nvfp4[@]}"
-expect mxfp8_in_megatron 1 'mxfp8-needs-blackwell' "$moefold" check "${small[@]}" "${mxfp8[@]}"
-expect nvfp4_in_megatron 1 'nvfp4-needs-blackwell' "$moefold" check "${small[@]}" "${nvfp4[@]}"
-expect mxfp8_is_noted 0 'note +our-hopper-multiplies-by-reference' "$moefold" check "${small[@]}" $ours "${mxfp8[@]}"
+expect mxfp8_in_megatron 1 'mxfp8-needs-blackwell' "$moefold" check --everything "${small[@]}" "${mxfp8[@]}"
+expect nvfp4_in_megatron 1 'nvfp4-needs-blackwell' "$moefold" check --everything "${small[@]}" "${nvfp4[@]}"
+expect mxfp8_is_noted 0 'note +our-hopper-multiplies-by-reference' "$moefold" check --everything "${small[@]}" $ours "${mxfp8[@]}"
 expect mxfp8_is_estimated 0 'times are estimates: H200 has no MXFP8 or NVFP4 GEMMs' "$moefold" price "${small[@]}" $ours "${mxfp8[@]}"
 expect nvfp4_is_estimated 0 '"estimate": *true' "$moefold" price "${small[@]}" $ours "${nvfp4[@]}" --json
 expect mxfp8_is_no_megatron_run 1 'mixed_precision=bf16_with_mxfp8_mixed .* cannot be written for Megatron-LM' \

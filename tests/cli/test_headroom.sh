@@ -11,15 +11,15 @@ visible=84932978278 # of hardware/h100.yaml: 79.1 GiB
 
 # ---- check and price agree, and so does the row of plan that is this recipe
 for part in 0 0.05 0.5; do
-    a=$("$moefold" check "${job[@]}" --headroom $part --json | figures)
+    a=$("$moefold" check --everything "${job[@]}" --headroom $part --json | figures)
     b=$("$moefold" price "${job[@]}" --headroom $part --json | figures)
     check "check_and_price_agree_at_$part" [ "$a" = "$b" ]
     usable=$(python3 -c "print(int($visible * (1 - $part)))")
     check "usable_is_visible_less_$part" [ "$(echo "$a" | cut -d' ' -f2)" = "$usable" ]
 done
-check a_knob_is_the_same [ "$("$moefold" check "${job[@]}" moefold.headroom=0.5 --json | figures)" = "$a" ]
-expect nothing_fits_in_half 1 'DOES NOT FIT' "$moefold" check "${job[@]}" --headroom 0.5
-"$moefold" plan qwen3-30b-a3b --gpus 16xH100 --seq 4096 --gbs 64 --headroom 0.2 --out "$work/w.yaml" --json >"$work/plan.json"
+check a_knob_is_the_same [ "$("$moefold" check --everything "${job[@]}" moefold.headroom=0.5 --json | figures)" = "$a" ]
+expect nothing_fits_in_half 1 'DOES NOT FIT' "$moefold" check --everything "${job[@]}" --headroom 0.5
+"$moefold" plan --everything qwen3-30b-a3b --gpus 16xH100 --seq 4096 --gbs 64 --headroom 0.2 --out "$work/w.yaml" --json >"$work/plan.json"
 expect plan_writes_it 0 '^  headroom: 0.2' cat "$work/w.yaml"
 "$moefold" price "$work/w.yaml" --json >"$work/w.json"
 check plan_and_price_agree python3 - "$work/plan.json" "$work/w.json" <<'E'
@@ -30,7 +30,7 @@ assert plan['usable_bytes'] == price['usable_bytes'], (plan['usable_bytes'], pri
 assert best['peak_bytes'] == price['peak_bytes'] <= price['usable_bytes'], (best['peak_bytes'], price['peak_bytes'])
 E
 # ---- --stack is a knob, too: the recipe that plan writes costs what plan said
-"$moefold" plan qwen3-30b-a3b --gpus 16xH100 --seq 4096 --gbs 64 --stack 26.02 --out "$work/old.yaml" --json >"$work/plan.json"
+"$moefold" plan --everything qwen3-30b-a3b --gpus 16xH100 --seq 4096 --gbs 64 --stack 26.02 --out "$work/old.yaml" --json >"$work/plan.json"
 expect plan_writes_the_stack 0 '^  stack: .26.02' cat "$work/old.yaml"
 "$moefold" price "$work/old.yaml" --json >"$work/w.json"
 check the_stack_is_priced_again python3 - "$work/plan.json" "$work/w.json" <<'E'
@@ -38,7 +38,7 @@ import json, sys
 plan, price = (json.load(open(f)) for f in sys.argv[1:])
 assert abs(plan['best'][0]['step_s'] / price['step_s'] - 1) < 1e-9, (plan['best'][0]['step_s'], price['step_s'])
 E
-"$moefold" plan deepseek-v3 --gpus 256xH100 --seq 131072 --stack 26.04 --json >"$work/old.json"
+"$moefold" plan --everything deepseek-v3 --gpus 256xH100 --seq 131072 --stack 26.04 --json >"$work/old.json"
 check latent_attention_goes_round_in_old_containers python3 - "$work/old.json" <<'E'
 import json, sys
 kinds = {b['cp_kind'] for b in json.load(open(sys.argv[1]))['best']}
@@ -50,20 +50,20 @@ expect newer_containers_exchange_heads 0 'CP communication' "$moefold" price --e
 
 # ---- graphs of the whole step have room for the fullest EP rank: else Megatron runs the step a second time without them
 captured=(qwen3-235b-a22b --gpus 64xGB200 --seq 4096 --pin model.expert_model_parallel_size=64 --pin model.cuda_graph_impl=full_iteration)
-room() { "$moefold" plan "${captured[@]}" "$@" --out "$work/room.yaml" >/dev/null && grep -o 'rank_capacity_factor: .*' "$work/room.yaml"; }
+room() { "$moefold" plan --everything "${captured[@]}" "$@" --out "$work/room.yaml" >/dev/null && grep -o 'rank_capacity_factor: .*' "$work/room.yaml"; }
 check natural_routing_has_room [ "$(room)" = 'rank_capacity_factor: 2.0' ]
 check more_skew_has_more [ "$(room --routing 1.9)" = 'rank_capacity_factor: 2.25' ]
 check forced_balance_has_what_was_published [ "$(room --pin model.moe_router_force_load_balancing=true)" = 'rank_capacity_factor: 1.5' ]
-expect too_little_room_is_said 1 'rank-capacity-holds-the-load' "$moefold" check "$work/room.yaml" \
+expect too_little_room_is_said 1 'rank-capacity-holds-the-load' "$moefold" check --everything "$work/room.yaml" \
     model.moe_router_force_load_balancing=false --headroom 0
 
 # ---- refusals
 expect more_than_all_is_refused 2 'repair: --headroom 0.05' "$moefold" price "${job[@]}" --headroom 1.5
-expect no_number_is_refused 2 'headroom x' "$moefold" plan qwen3-30b-a3b --gpus 16xH100 --headroom x
+expect no_number_is_refused 2 'headroom x' "$moefold" plan --everything qwen3-30b-a3b --gpus 16xH100 --headroom x
 
 # ---- parts
 "$moefold" price "${job[@]}" --json >"$work/price.json"
-"$moefold" check "${job[@]}" --json >"$work/check.json"
+"$moefold" check --everything "${job[@]}" --json >"$work/check.json"
 check parts_add_up python3 - "$work/price.json" "$work/check.json" <<'E'
 import json, sys
 price, check = (json.load(open(f))['memory'] for f in sys.argv[1:])

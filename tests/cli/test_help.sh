@@ -108,6 +108,6 @@ if command -v script >/dev/null; then
 else
     echo "ok colour_on_a_terminal # skip there is no script(1)"
 fi
-without pipes_have_no_colour $'\033' "$moefold" check tiny tp=3
-without messages_in_pipes_have_none $'\033' "$moefold" check nowhere.yaml
+without pipes_have_no_colour $'\033' "$moefold" check --everything tiny tp=3
+without messages_in_pipes_have_none $'\033' "$moefold" check --everything nowhere.yaml
 exit $failed

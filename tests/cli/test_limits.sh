@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Values at the edge of what a machine or a number can be are refused with a message. From the repository's root.
 set -u
+export COLUMNS=1000 # so that no line that is looked for is wrapped
 moefold=${MOEFOLD:-./moefold}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -45,7 +46,7 @@ fi
 # ---- loads that EP ranks cannot have
 qwen=(qwen3-30b-a3b --gpus 16xH100 --seq 4096)
 expect routing_beyond_ep 2 '--routing 9: .*expert_model_parallel_size is 8.*--routing 8' "$moefold" price "${qwen[@]}" ep=8 --routing 9
-expect routing_beyond_any_ep 2 '--routing 500: .*expert_model_parallel_size is at most 16.*--routing 16' "$moefold" plan qwen3-30b-a3b --gpus 16xH100 --seq 4096 --routing 500
+expect routing_beyond_any_ep 2 '--routing 500: .*expert_model_parallel_size is at most 16.*--routing 16' "$moefold" plan --everything qwen3-30b-a3b --gpus 16xH100 --seq 4096 --routing 500
 expect routing_up_to_ep 0 'fullest EP rank has 8.000 times' bash -c "'$moefold' price ${qwen[*]} ep=8 --routing 8 || true"
 
 # ---- hardware that cannot be

@@ -4,28 +4,28 @@
 . tests/cli/saying.sh
 
 data=tests/data/megatron
-expect script 0 'TP 2 x CP 1 x DP 4 x PP 4' "$moefold" check --from-megatron $data/launch.sh
-expect script_set 0 'PP 2' "$moefold" check --from-megatron $data/launch.sh --set PP=2 --set=NNODES=4
-expect script_environment 0 'PP 4' env PP=2 "$moefold" check --from-megatron $data/launch.sh
-expect script_runs_nothing 0 'is sourced there; it is not read' "$moefold" check --from-megatron $data/launch.sh
+expect script 0 'TP 2 x CP 1 x DP 4 x PP 4' "$moefold" check --everything --from-megatron $data/launch.sh
+expect script_set 0 'PP 2' "$moefold" check --everything --from-megatron $data/launch.sh --set PP=2 --set=NNODES=4
+expect script_environment 0 'PP 4' env PP=2 "$moefold" check --everything --from-megatron $data/launch.sh
+expect script_runs_nothing 0 'is sourced there; it is not read' "$moefold" check --everything --from-megatron $data/launch.sh
 expect several 2 '3 training commands; --command N picks one' "$moefold" show --from-megatron $data/several.sh
 expect command 0 'model.tensor_model_parallel_size  *2 ' "$moefold" show --from-megatron $data/several.sh --command 2
 expect missing 2 'NODES for --nodes' "$moefold" show --from-megatron $data/several.sh --command 3
 expect given 0 'cluster.n_gpus  *32 ' "$moefold" show --from-megatron $data/several.sh --command 3 --set NODES=4
-expect named_alone 0 'PP 2' "$moefold" check $data/launch.sh --set PP=2
-expect yaml 0 'TP 2 x CP 1 x DP 2 x PP 2' "$moefold" check --from-megatron $data/functional.yaml
+expect named_alone 0 'PP 2' "$moefold" check --everything $data/launch.sh --set PP=2
+expect yaml 0 'TP 2 x CP 1 x DP 2 x PP 2' "$moefold" check --everything --from-megatron $data/functional.yaml
 expect yaml_vocabulary 0 'model.vocab_size  *50257 .*GPT2BPETokenizer' "$moefold" show --from-megatron $data/functional.yaml
-expect set_alone 2 '--set is for a Megatron-LM script' "$moefold" check tiny --set A=1
-expect command_alone 2 '--command is for a Megatron-LM script' "$moefold" check tiny --command 1
-expect help 0 'NAME=value' "$moefold" check --help
-expect standard_input 0 'TP 2 x CP 1 x DP 4' "$moefold" check --from-megatron - <$data/launch.sh
+expect set_alone 2 '--set is for a Megatron-LM script' "$moefold" check --everything tiny --set A=1
+expect command_alone 2 '--command is for a Megatron-LM script' "$moefold" check --everything tiny --command 1
+expect help 0 'NAME=value' "$moefold" check --everything --help
+expect standard_input 0 'TP 2 x CP 1 x DP 4' "$moefold" check --everything --from-megatron - <$data/launch.sh
 printf -- '--num-layer 4\n--hidden-siz 8\n--lr 1\n' >"$work/list.txt"
-expect all_unknown 2 "2 unknown flags" "$moefold" check --from-megatron "$work/list.txt"
-expect first_unknown 2 "'--num-layers'" "$moefold" check --from-megatron "$work/list.txt"
-expect second_unknown 2 "'--hidden-size'" "$moefold" check --from-megatron "$work/list.txt"
+expect all_unknown 2 "2 unknown flags" "$moefold" check --everything --from-megatron "$work/list.txt"
+expect first_unknown 2 "'--num-layers'" "$moefold" check --everything --from-megatron "$work/list.txt"
+expect second_unknown 2 "'--hidden-size'" "$moefold" check --everything --from-megatron "$work/list.txt"
 
 expect instances_count 0 'cluster.n_gpus  *2 ' "$moefold" show tiny ddp.num_distributed_optimizer_instances=2
-expect sinkhorn_is_megatrons 0 'balancing-is-not-priced' "$moefold" check tiny model.moe_router_load_balancing_type=sinkhorn model.moe_aux_loss_coeff=0.0
+expect sinkhorn_is_megatrons 0 'balancing-is-not-priced' "$moefold" check --everything tiny model.moe_router_load_balancing_type=sinkhorn model.moe_aux_loss_coeff=0.0
 
 # ---- batch scripts of Slurm
 model='--num-layers 4 --hidden-size 64 --num-attention-heads 4 --seq-length 128 --max-position-embeddings 128 --micro-batch-size 1 --global-batch-size 64 --vocab-size 512 --train-iters 2 --lr 1e-4 --bf16'
@@ -36,7 +36,7 @@ world() { # NAME GPUS HEADER... -- COMMAND
     local name=$1 gpus=$2
     shift 2
     batch "$@"
-    expect "$name" 0 "^Layout *$gpus x H100" "$moefold" check --from-megatron "$work/batch.sh"
+    expect "$name" 0 "^Layout *$gpus x H100" "$moefold" check --everything --from-megatron "$work/batch.sh"
 }
 world sbatch_equals 32 --nodes=4 --ntasks-per-node=8 -- "srun python pretrain_gpt.py $model"
 world sbatch_blank 32 '--nodes 4' '--gpus-per-node 8' -- "srun python pretrain_gpt.py $model"
@@ -62,7 +62,7 @@ cat >"$work/ssh.sh" <<S
 ARGS=($model)
 for host in a b; do ssh \$host "cd /job && torchrun --nnodes 2 --nproc-per-node 8 pretrain_gpt.py \${ARGS[*]}" & done
 S
-expect command_over_ssh 0 '^Layout *16 x H100' "$moefold" check --from-megatron "$work/ssh.sh"
+expect command_over_ssh 0 '^Layout *16 x H100' "$moefold" check --everything --from-megatron "$work/ssh.sh"
 printf 'export TP=2\n# a comment\nLAYERS="6"\n' >"$work/env.sh"
 printf 'TP=4\nmodule load cuda\n' >"$work/site.sh"
 printf '#!/bin/bash\nsource ./env.sh\n. "$(dirname "$0")"/site.sh\ntorchrun --nproc-per-node 8 pretrain_gpt.py %s --tensor-model-parallel-size $TP --num-layers $LAYERS\n' "$model" >"$work/sources.sh"
@@ -76,7 +76,7 @@ expect arguments_in_a_text 0 'model.vocab_size  *128256 ' "$moefold" show --from
 for other in bert:BERT t5:T5; do
     echo "torchrun --nproc-per-node 8 pretrain_${other%:*}.py $model" >"$work/other.sh"
     sed -i '1i #!/bin/bash' "$work/other.sh"
-    expect "refused_${other%:*}" 2 "pretrain_${other%:*}.py trains ${other#*:}" "$moefold" check --from-megatron "$work/other.sh"
+    expect "refused_${other%:*}" 2 "pretrain_${other%:*}.py trains ${other#*:}" "$moefold" check --everything --from-megatron "$work/other.sh"
 done
 cat >"$work/bridge.sh" <<'S'
 #!/bin/bash
@@ -99,7 +99,7 @@ sed -i 's/qwen3_30b_a3b/stepfun_9b/' "$work/bridge.sh"
 expect bridge_model_is_not_here 2 'moefold.model=stepfun_9b_pretrain_config' "${bridge[@]}" --set EP=1
 
 # list -> recipe -> list keeps the verdict and the bytes.
-verdict() { "$moefold" check --json "$@" 2>&1 | grep -oE '^\{"ok":[a-z]+,"fits":[a-z]+,"peak_bytes":[a-z0-9]+'; }
+verdict() { "$moefold" check --everything --json "$@" 2>&1 | grep -oE '^\{"ok":[a-z]+,"fits":[a-z]+,"peak_bytes":[a-z0-9]+'; }
 round_trip() { # NAME FILE
     local first second third
     first=$(verdict --from-megatron "$2")

@@ -32,7 +32,7 @@ for file in "$MEGATRON_LM"/tests/functional_tests/test_cases/{moe,mixtral}/*/mod
 done
 winner() { # MODEL GPUS SEQUENCE BATCH WORDS...
     local name=$1-${2,,}
-    "$moefold" plan "$1" --gpus "$2" --seq "$3" --gbs "$4" "${@:5}" --seconds 60 --out "$work/$name.yaml" \
+    "$moefold" plan --everything "$1" --gpus "$2" --seq "$3" --gbs "$4" "${@:5}" --seconds 60 --out "$work/$name.yaml" \
         >"$work/out" 2>"$work/err" || bad "planned_$name" "$(tail -1 "$work/err")" || return
     write "winner_$name" "$work/$name.yaml"
 }

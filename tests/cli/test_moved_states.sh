@@ -131,12 +131,12 @@ P
 check measured test $? = 0
 
 # ---- no two streams touch the same memory without an order: of two ranks, and of many pieces
-expect no_race 0 'no race between streams' "$moefold" check "${two[@]}" "${common[@]}" "${moved[@]}" --all-ranks
-"$moefold" check "${price[@]}" "${moved[@]}" model.num_layers=1 --all-ranks --json >"$work/audit.json"
+expect no_race 0 'no race between streams' "$moefold" check --everything "${two[@]}" "${common[@]}" "${moved[@]}" --all-ranks
+"$moefold" check --everything "${price[@]}" "${moved[@]}" model.num_layers=1 --all-ranks --json >"$work/audit.json"
 python3 -c 'import json, sys; a = json.load(open(sys.argv[1]))["audit"]; assert a["ok"] and a["replayed"] == 1, a' "$work/audit.json"
 check no_race_of_many_pieces test $? = 0
 
 # ---- refused: both ways at once; more than the host has
-expect one_way_only 1 'optimizer.offload_optimizer_states=true moves it to the GPU' "$moefold" check "${price[@]}" "${moved[@]}" \
+expect one_way_only 1 'optimizer.offload_optimizer_states=true moves it to the GPU' "$moefold" check --everything "${price[@]}" "${moved[@]}" \
     optimizer.optimizer_cpu_offload=true optimizer.use_precision_aware_optimizer=true
 exit $failed

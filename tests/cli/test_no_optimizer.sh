@@ -29,6 +29,6 @@ check the_pass_is_not_in_the_program [ "$(squares optimizer.optimizer=none)" -gt
 check no_bytes_are_planned grep -q '"memory":{[^}]*"optimizer":0[,}]' "$work/none.json"
 check a_step_is_shorter awk -v a="$(key step_s <"$work/adam.json")" -v b="$(key step_s <"$work/none.json")" \
     'BEGIN { exit !(b > 0.5 * a && b < a) }'
-expect megatron_has_none 1 'Megatron does not train without an optimizer' "$moefold" check "${gpu[@]}" moefold.target=megatron \
+expect megatron_has_none 1 'Megatron does not train without an optimizer' "$moefold" check --everything "${gpu[@]}" moefold.target=megatron \
     optimizer.optimizer=none
 exit $failed

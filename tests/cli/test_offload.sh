@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Activation offload as a person meets it: shown, priced, refused by the knob's name, and run over MPI with the same losses. From the repository's root.
 set -u
+export COLUMNS=1000 # so that no line that is looked for is wrapped
 moefold=${MOEFOLD:-./moefold}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -23,7 +24,7 @@ gpu=(qwen3-30b-a3b cluster.n_gpus=16 model.expert_model_parallel_size=8 model.mo
 shows price_shows_copies 'offload copies, exposed +[0-9.]+ s' "$moefold" price --everything "${gpu[@]}" "${on[@]}"
 shows price_shows_the_host 'on the host: offloaded activations +[0-9.]+ GiB' "$moefold" price --everything "${gpu[@]}" "${on[@]}"
 shows memory_shows_the_host 'On the host, outside the arena: [0-9.]+ GiB' "$moefold" show "${gpu[@]}" "${on[@]}" --memory
-shows check_shows_the_host 'host +[0-9.]+ GiB .*activations on the host' "$moefold" check "${gpu[@]}" "${on[@]}" --all-ranks
+shows check_shows_the_host 'host +[0-9.]+ GiB .*activations on the host' "$moefold" check --everything "${gpu[@]}" "${on[@]}" --all-ranks
 shows operations_show_copies 'copy +COPY_OUT +expert_fc1 .*experts.x -> experts.x' "$moefold" show "${gpu[@]}" "${on[@]}" --ops
 "$moefold" price --everything "${gpu[@]}" "${on[@]}" --json | python3 -c '
 import json, sys
@@ -34,8 +35,8 @@ result json_has_both
 result nothing_without_it
 
 # ---- refused
-shows fraction_is_refused 'activation_offload_fraction=0.5: ' "$moefold" check "${gpu[@]}" "${on[@]}" model.activation_offload_fraction=0.5
-shows delta_is_refused 'delta_offload_bytes_across_pp_ranks=4096: ' "$moefold" check "${gpu[@]}" "${on[@]}" \
+shows fraction_is_refused 'activation_offload_fraction=0.5: ' "$moefold" check --everything "${gpu[@]}" "${on[@]}" model.activation_offload_fraction=0.5
+shows delta_is_refused 'delta_offload_bytes_across_pp_ranks=4096: ' "$moefold" check --everything "${gpu[@]}" "${on[@]}" \
     model.pipeline_model_parallel_size=2 model.delta_offload_bytes_across_pp_ranks=4096
 
 # ---- run

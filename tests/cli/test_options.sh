@@ -18,17 +18,17 @@ config null
 by_knob=$(losses "$model" "${masked[@]}" moefold.eod_token=999)
 check another_token_is_another_mask [ "$(losses "$model" "${masked[@]}" moefold.eod_token=1000)" != "$by_knob" ]
 same_mask flag_of_megatron_names_the_token --null-tokenizer-eod-id 999
-expect unknown_token_is_refused 1 'moefold.eod_token=null' "$moefold" check "$model" "${masked[@]}"
+expect unknown_token_is_refused 1 'moefold.eod_token=null' "$moefold" check --everything "$model" "${masked[@]}"
 expect unknown_token_does_not_train 1 'eod-mask-needs-token: .*set moefold.eod_token to' "$moefold" train "$model" "${masked[@]}"
-expect preset_gives_no_token 1 'eod-mask-needs-token' "$moefold" check tiny "${masked[@]}"
+expect preset_gives_no_token 1 'eod-mask-needs-token' "$moefold" check --everything tiny "${masked[@]}"
 config 999
 same_mask config_names_the_token
 config '[5, 999]'
-expect two_tokens_are_none 1 'eos_token_id is \[5,999\] and no tokenizer_config.json says which' "$moefold" check "$model" "${masked[@]}"
+expect two_tokens_are_none 1 'eos_token_id is \[5,999\] and no tokenizer_config.json says which' "$moefold" check --everything "$model" "${masked[@]}"
 echo '{"eos_token": {"content": "<e>"}, "added_tokens_decoder": {"999": {"content": "<e>"}}}' >"$model/tokenizer_config.json"
 same_mask tokenizer_decides_between_two
 config 7
-expect tokenizer_and_config_disagree 1 'eos_token_id is 7, but 999 in tokenizer_config.json' "$moefold" check "$model" "${masked[@]}"
+expect tokenizer_and_config_disagree 1 'eos_token_id is 7, but 999 in tokenizer_config.json' "$moefold" check --everything "$model" "${masked[@]}"
 config null
 echo '{"eos_token": "<e>"}' >"$model/tokenizer_config.json"
 echo '{"added_tokens": [{"id": 999, "content": "<e>"}], "model": {"vocab": {}}}' >"$model/tokenizer.json"
@@ -124,6 +124,6 @@ for option in --fim-data --sft '--head-lr-mult 3' '--step-batch-size-schedule 1:
     expect "refused: $option" 1 "error target-can-run: ${option%% *}.*: .train. does not support this" \
         "$moefold" train tiny "${small[@]}" $option
 done
-expect fixes_take_options_back 1 '^--sft=null' "$moefold" check tiny "${small[@]}" --sft --fix
+expect fixes_take_options_back 1 '^--sft=null' "$moefold" check --everything tiny "${small[@]}" --sft --fix
 expect fixed_options_train 0 'done after 2 steps' "$moefold" train tiny "${small[@]}" --sft --sft=null
 exit $failed

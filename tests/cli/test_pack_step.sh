@@ -9,18 +9,18 @@ small=(tiny "${own[@]}" moefold.device=cpu model.seq_length=128 train.micro_batc
 on=moefold.pack_step=true
 off=moefold.pack_step=false
 
-"$moefold" check "${small[@]}" $on cluster.n_gpus=2 model.pipeline_model_parallel_size=2 >"$work/out" 2>&1
+"$moefold" check --everything "${small[@]}" $on cluster.n_gpus=2 model.pipeline_model_parallel_size=2 >"$work/out" 2>&1
 check two_stages_are_refused [ $? = 1 ]
 check by_name grep -q 'moefold.pack_step' "$work/out"
-"$moefold" check "${small[@]}" $on moefold.target=megatron >"$work/out" 2>&1
+"$moefold" check --everything "${small[@]}" $on moefold.target=megatron >"$work/out" 2>&1
 check megatron_has_none [ $? = 1 ]
-"$moefold" check "${small[@]}" $on --all-ranks >"$work/out" 2>&1
+"$moefold" check --everything "${small[@]}" $on --all-ranks >"$work/out" 2>&1
 check the_audit_finds_all_in_order [ $? = 0 ]
 # What messages touch keeps its place for a whole list: these two would race else.
 for words in 'model.tensor_model_parallel_size=2 model.context_parallel_size=2' 'model.expert_model_parallel_size=4
     model.moe_token_dispatcher_type=alltoall model.moe_shared_expert_intermediate_size=64 model.moe_shared_expert_overlap=true'; do
     # shellcheck disable=SC2086
-    "$moefold" check "${small[@]}" $on cluster.n_gpus=4 train.global_batch_size=8 $words --all-ranks >"$work/out" 2>&1
+    "$moefold" check --everything "${small[@]}" $on cluster.n_gpus=4 train.global_batch_size=8 $words --all-ranks >"$work/out" 2>&1
     check "no_race_with_${words%%=*}" grep -q 'no race between streams' "$work/out"
 done
 
@@ -55,7 +55,7 @@ curve "$work/whole" $off scheduler.lr_decay_iters=4
 check a_run_goes_on_without cmp <(cat "$work/first" "$work/rest") "$work/whole"
 
 # What costs nothing comes first, and is enough here.
-"$moefold" check qwen3-30b-a3b model.num_layers=4 "${own[@]}" $off model.moe_router_force_load_balancing=true train.micro_batch_size=1 \
+"$moefold" check --everything qwen3-30b-a3b model.num_layers=4 "${own[@]}" $off model.moe_router_force_load_balancing=true train.micro_batch_size=1 \
     train.global_batch_size=1 model.seq_length=163840 model.max_position_embeddings=163840 --fix >"$work/out" 2>&1
 check fix_packs_first grep -q 'moefold.pack_step=true' "$work/out"
 check and_computes_nothing_again sh -c "! grep -q recompute_modules '$work/out'"

@@ -13,7 +13,7 @@ expect() {
     local name=$1 code=$2 pattern=$3
     shift 3
     local out got
-    out=$(once "$moefold" plan "$@" 2>&1)
+    out=$(once "$moefold" plan --everything "$@" 2>&1)
     got=$?
     if [ "$got" = "$code" ] && grep -qE -- "$pattern" <<<"$out"; then
         echo "ok $name"
@@ -119,6 +119,6 @@ expect recipe_carries_pins 0 'on 16 H100, sequence length 4,096, global batch 1,
 expect broken_defaults_are_repaired_and_listed 0 '^ +ddp.use_distributed_optimizer=true$' qwen3-30b-a3b --gpus 16xB200 --seq 4096 moefold.system=megatron-lm
 
 # ---- the winner against its own plan
-"$moefold" plan "${small[@]}" --out "$work/best.yaml" >/dev/null
+"$moefold" plan --everything "${small[@]}" --out "$work/best.yaml" >/dev/null
 expect winner_stands_first 0 'It ranks as number 1 of the list' --against "$work/best.yaml"
 exit $failed

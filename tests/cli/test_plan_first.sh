@@ -10,7 +10,7 @@ jobs=("deepseek-v3 --gpus 256xH100 --seq 128K --gbs 480" "qwen3-next-80b-a3b --g
     "glm-4.5 --gpus 128xB200 --seq 16K --gbs 512 mixed_precision=bf16_mixed")
 for i in "${!jobs[@]}"; do
     # shellcheck disable=SC2086
-    "$moefold" plan ${jobs[i]} --json >"$work/$i.json"
+    "$moefold" plan --everything ${jobs[i]} --json >"$work/$i.json"
     check "plan_${i}_speaks_of_its_first_row" python3 - "$work/$i.json" <<'PY'
 import json, sys
 d = json.load(open(sys.argv[1]))
@@ -37,11 +37,11 @@ wanted = ["model.moe_paged_stash", "model.moe_expert_rank_capacity_factor", "rer
 assert all(k in sets for k in wanted), sets
 assert "model.tensor_model_parallel_size" not in sets, sets
 PY
-mixtral=("$moefold" plan mixtral-8x7b --gpus 16xA100 --seq 4K)
+mixtral=("$moefold" plan --everything mixtral-8x7b --gpus 16xA100 --seq 4K)
 expect the_range_is_said 0 'Robust +number 1 stays first of these rows for routing from' once "${mixtral[@]}"
 expect what_is_set_is_said 0 'use_precision_aware_optimizer=true' once "${mixtral[@]}"
-without forced_balance_has_no_range '^Robust' "$moefold" plan mixtral-8x7b --gpus 16xA100 --seq 4K \
+without forced_balance_has_no_range '^Robust' "$moefold" plan --everything mixtral-8x7b --gpus 16xA100 --seq 4K \
     model.moe_router_force_load_balancing=true
 expect an_alternative_that_is_not_taken_says_why 0 'faster, but no published run on such GPUs has it \(.*--search all\)' \
-    "$moefold" plan glm-4.5 --gpus 128xB200 --seq 16K --gbs 512 mixed_precision=bf16_mixed
+    "$moefold" plan --everything glm-4.5 --gpus 128xB200 --seq 16K --gbs 512 mixed_precision=bf16_mixed
 exit $failed

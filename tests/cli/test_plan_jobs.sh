@@ -21,7 +21,7 @@ verdict() { # NAME CONDITION: 0 is good
 expect() { # NAME CODE PATTERN WORDS...
     local name=$1 code=$2 pattern=$3 got
     shift 3
-    out=$(once timeout 600 "$moefold" plan "$@" --seconds 600 2>&1)
+    out=$(once timeout 600 "$moefold" plan --everything "$@" --seconds 600 2>&1)
     got=$?
     [ "$got" = "$code" ] && grep -qE -- "$pattern" <<<"$out"
     verdict "$name" $?
@@ -29,17 +29,17 @@ expect() { # NAME CODE PATTERN WORDS...
 json() { # NAME EXPRESSION WORDS...: a Python expression over the JSON `d` of a plan
     local name=$1 expression=$2
     shift 2
-    out=$(once timeout 600 "$moefold" plan "$@" --seconds 600 --json 2>/dev/null)
+    out=$(once timeout 600 "$moefold" plan --everything "$@" --seconds 600 --json 2>/dev/null)
     python3 -c "import json, sys; d = json.loads(sys.stdin.read()); b = d['best'][0]; sys.exit(not ($expression))" <<<"$out"
     verdict "$name" $?
 }
 
 # ---- lists: the winner is a recipe that check takes, with the bytes and seconds that plan said
 for name in deepseek_v3 qwen3_30b_a3b mixtral_8x7b; do
-    timeout 600 "$moefold" plan --from-megatron $lists/$name.txt --gpus 256xH100 --seconds 600 --json --out "$work/$name.yaml" \
+    timeout 600 "$moefold" plan --everything --from-megatron $lists/$name.txt --gpus 256xH100 --seconds 600 --json --out "$work/$name.yaml" \
         >"$work/plan.json" 2>"$work/said"
     verdict "${name}_is_planned" $?
-    "$moefold" check "$work/$name.yaml" >/dev/null
+    "$moefold" check --everything "$work/$name.yaml" >/dev/null
     verdict "${name}_winner_is_valid" $?
     "$moefold" price "$work/$name.yaml" --json >"$work/price.json"
     python3 - "$work/plan.json" "$work/price.json" <<'PY'
@@ -75,7 +75,7 @@ expect against_a_script 0 '^Against +.*launch.sh' --against $lists/launch.sh --g
 expect against_one_of_several 0 '^Against +.*several.sh' --against $lists/several.sh --command 1 --gpus 64xH100
 expect against_several 2 'several.sh: .* --command N' --against $lists/several.sh --gpus 64xH100
 expect list_where_it_cannot_be 0 'no program can be built: ' --against $lists/deepseek_v3.txt --gpus 256xH100
-out=$("$moefold" check $lists/mixtral_8x7b.txt 2>&1) || [ $? = 1 ]
+out=$("$moefold" check --everything $lists/mixtral_8x7b.txt 2>&1) || [ $? = 1 ]
 verdict a_list_stands_for_a_recipe $?
 
 # ---- stages that layers do not divide by, and odd pins
@@ -83,7 +83,7 @@ for pins in model.pipeline_model_parallel_size=8 'model.pipeline_model_parallel_
     model.num_layers_in_first_pipeline_stage=3 moefold.num_layers_per_virtual_pipeline_stage=2 \
     model.virtual_pipeline_model_parallel_size=5 model.recompute_granularity=selective \
     model.account_for_loss_in_pipeline_split=true model.expert_tensor_parallel_size=3; do
-    out=$(timeout 600 "$moefold" plan --from-megatron $lists/deepseek_v3.txt --gpus 128xH100 --pin "$pins" --seconds 2 2>&1)
+    out=$(timeout 600 "$moefold" plan --everything --from-megatron $lists/deepseek_v3.txt --gpus 128xH100 --pin "$pins" --seconds 2 2>&1)
     code=$?
     [ $code = 0 ] || [ $code = 1 ]
     verdict "pinned_${pins%%=*}" $?

@@ -1,6 +1,7 @@
 #!/bin/bash
 # One judgement: what check warns of, what plan recommends and what price offers agree.
 set -uo pipefail
+export COLUMNS=1000 # so that no line that is looked for is wrapped
 cd "$(dirname "$0")/../.."
 moefold=${MOEFOLD:-./moefold}
 folder=$(mktemp -d)
@@ -22,12 +23,12 @@ sys.exit(0 if ($2) else 1)" "$3"; then
 
 # ---- repairs
 
-"$moefold" check qwen3-30b-a3b --json model.moe_router_dtype=fp16 >"$folder/router.json"
+"$moefold" check --everything qwen3-30b-a3b --json model.moe_router_dtype=fp16 >"$folder/router.json"
 holds "a router in fp16 is repaired to fp32" \
     '[v["repair"] for v in x["violations"] if v["rule"] == "value-in-range"] ==
      [["model.moe_router_dtype=fp32"]]' "$folder/router.json"
 
-"$moefold" check deepseek-v3 --json cluster.gpu=GB200 cluster.n_gpus=256 cluster.nvlink_domain=72 \
+"$moefold" check --everything deepseek-v3 --json cluster.gpu=GB200 cluster.n_gpus=256 cluster.nvlink_domain=72 \
     model.tensor_model_parallel_size=16 model.expert_model_parallel_size=64 >"$folder/tp.json"
 holds "TP 16 on NVL72 says why, and offers a domain of 64" \
     '[v["repair"] for v in x["violations"] if v["rule"] == "tp-stays-in-nvlink" and
@@ -36,7 +37,7 @@ holds "TP 16 on NVL72 says why, and offers a domain of 64" \
 
 # ---- a warning beside its price
 
-"$moefold" check qwen3-30b-a3b --json model.expert_model_parallel_size=128 \
+"$moefold" check --everything qwen3-30b-a3b --json model.expert_model_parallel_size=128 \
     model.moe_token_dispatcher_type=allgather >"$folder/gather.json"
 holds "allgather that sends more copies is warned of, and its repair is priced" \
     'all(p and p["gain"] > 0 and p["step_s"] < p["before_step_s"] for v in x["violations"]
@@ -79,7 +80,7 @@ plans=("qwen3-235b-a22b --gpus 256xH100 --seq 4096"
     "deepseek-v3 --gpus 256xH100 --seq 131072")
 for words in "${plans[@]}"; do
     # shellcheck disable=SC2086
-    "$moefold" plan $words --search all --json --out "$folder/winner.yaml" >"$folder/plan.json"
+    "$moefold" plan --everything $words --search all --json --out "$folder/winner.yaml" >"$folder/plan.json"
     holds "ties of $words stand before the rest, and bands hold their times" \
         '[b["tie"] for b in x["best"]] == sorted([b["tie"] for b in x["best"]], reverse=True) and
          x["best"][0]["tie"] and all(b["band"]["low_s"] < b["step_s"] < b["band"]["high_s"] and
@@ -90,7 +91,7 @@ for words in "${plans[@]}"; do
     holds "no alternative of $words that fits is faster without a reason" \
         'not [w for w in x["why"] if w["fits"] and not w["why_not"] and
          w["step_s"] < 0.995 * min(b["step_s"] for b in x["best"])]' "$folder/plan.json"
-    "$moefold" check "$folder/winner.yaml" --json >"$folder/checked.json"
+    "$moefold" check --everything "$folder/winner.yaml" --json >"$folder/checked.json"
     python3 - "$folder" "$words" <<'PY' || failed=1
 import json, sys
 folder, words = sys.argv[1:]
@@ -104,7 +105,7 @@ if warned - said:
 print("ok the plan of", words, "says what check warns of:", len(warned))
 PY
     # shellcheck disable=SC2086
-    if "$moefold" plan $words | grep -q "is made for\|is for bringing"; then
+    if "$moefold" plan --everything $words | grep -q "is made for\|is for bringing"; then
         echo "not ok fixed sentences in the reasons of $words"
         failed=1
     fi
@@ -112,16 +113,16 @@ done
 
 # ---- what nobody ran
 
-"$moefold" plan qwen3-235b-a22b --gpus 256xH100 --seq 4096 --json >"$folder/ran.json"
+"$moefold" plan --everything qwen3-235b-a22b --gpus 256xH100 --seq 4096 --json >"$folder/ran.json"
 holds "published features alone are searched unless all are asked for" \
     'x["search"] == "published" and x["left"] == [] and
      all(b["supported"] and b["dispatcher"] != "allgather" for b in x["best"])' "$folder/ran.json"
-"$moefold" plan qwen3-30b-a3b --gpus 8xH100 --seq 4096 --json moefold.target=moefold \
+"$moefold" plan --everything qwen3-30b-a3b --gpus 8xH100 --seq 4096 --json moefold.target=moefold \
     --pin model.expert_model_parallel_size=8 --pin model.tensor_model_parallel_size=1 >"$folder/own.json"
 holds "our own program is not bound to them" 'x["search"] == "all"' "$folder/own.json"
 
 # A pin that check warns of: the plan says so, with what the repair would cost.
-"$moefold" plan qwen3-30b-a3b --gpus 128xH100 --seq 4096 --json \
+"$moefold" plan --everything qwen3-30b-a3b --gpus 128xH100 --seq 4096 --json \
     --pin model.moe_token_dispatcher_type=allgather --pin model.expert_model_parallel_size=128 \
     >"$folder/pinned.json"
 holds "a pinned allgather is warned of with numbers" \
@@ -130,16 +131,16 @@ holds "a pinned allgather is warned of with numbers" \
 
 # ---- the target
 
-"$moefold" plan deepseek-v3 --gpus 256xH100 --seq 131072 --json >"$folder/megatron.json"
+"$moefold" plan --everything deepseek-v3 --gpus 256xH100 --seq 131072 --json >"$folder/megatron.json"
 holds "a plan for Megatron has no latent ring" \
     'all(b["cp_kind"] != "latent" for b in x["best"] + x["front"])' "$folder/megatron.json"
 # Our own program may have every feature: sizes are pinned, so that the search is a short one.
-"$moefold" plan deepseek-v3 --gpus 256xH100 --seq 131072 --json --pin moefold.target=moefold \
+"$moefold" plan --everything deepseek-v3 --gpus 256xH100 --seq 131072 --json --pin moefold.target=moefold \
     --pin moefold.mla_latent_ring=true --pin model.pipeline_model_parallel_size=8 \
     --pin model.expert_model_parallel_size=32 --pin model.tensor_model_parallel_size=1 >"$folder/ours.json"
 holds "a plan for our runtime may have it" \
     'any(b["cp_kind"] == "latent" for b in x["best"])' "$folder/ours.json"
-"$moefold" plan deepseek-v3 --gpus 256xH100 --seq 131072 --json --pin moefold.mla_latent_ring=true \
+"$moefold" plan --everything deepseek-v3 --gpus 256xH100 --seq 131072 --json --pin moefold.mla_latent_ring=true \
     >"$folder/refused.json" 2>/dev/null
 [[ $? == 1 ]] && echo "ok a pin that Megatron cannot run ends the plan with 1" || {
     echo "not ok a pin that Megatron cannot run was planned"

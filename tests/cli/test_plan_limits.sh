@@ -22,7 +22,7 @@ verdict() { # NAME CONDITION: 0 is good
 expect() {
     local name=$1 code=$2 pattern=$3 got
     shift 3
-    out=$(once timeout 300 "$moefold" plan "$@" 2>&1)
+    out=$(once timeout 300 "$moefold" plan --everything "$@" 2>&1)
     got=$?
     [ "$got" = "$code" ] && grep -qE -- "$pattern" <<<"$out"
     verdict "$name" $?
@@ -30,7 +30,7 @@ expect() {
 json() { # NAME EXPRESSION WORDS...: a Python expression over the JSON `d` of a plan, whatever its exit code
     local name=$1 expression=$2
     shift 2
-    out=$(once timeout 300 "$moefold" plan "$@" --json 2>/dev/null)
+    out=$(once timeout 300 "$moefold" plan --everything "$@" --json 2>/dev/null)
     python3 -c "import json, sys; d = json.loads(sys.stdin.read()); sys.exit(not ($expression))" <<<"$out"
     verdict "$name" $?
 }
@@ -65,12 +65,12 @@ json all_of_it 'd["complete"] is True and d["fits"]' "${small[@]}" --seconds 600
 # Some time finds something and is not enough for all: how much depends on the machine, and on what else it does.
 cut=1 said=1
 for seconds in 0.5 1 2 4 8 16; do
-    out=$(timeout 300 "$moefold" plan "${large[@]}" --more --seconds $seconds --json 2>/dev/null)
+    out=$(timeout 300 "$moefold" plan --everything "${large[@]}" --more --seconds $seconds --json 2>/dev/null)
     code=$?
     fits=$(python3 -c 'import json, sys; d = json.loads(sys.stdin.read()); print(d["fits"], d["complete"])' <<<"$out")
     [ $code = 0 ] && [ "$fits" = "True False" ] || continue
     cut=0
-    "$moefold" plan "${large[@]}" --more --seconds $seconds >"$work/best" 2>&1
+    "$moefold" plan --everything "${large[@]}" --more --seconds $seconds >"$work/best" 2>&1
     if grep -q 'The time limit of .* was reached: this is the best so far' "$work/best"; then
         said=0
         break
@@ -86,7 +86,7 @@ json module_at_4k 'd["complete"] and d["fits"] and d["judged"]["played"] < 3000'
 json module_at_128k 'd["complete"] and d["fits"] and d["judged"]["played"] < 2000' "${module[@]}" --seq 131072
 
 # ---- what was not looked for
-out=$("$moefold" plan "${small[@]}" 2>&1)
+out=$("$moefold" plan --everything "${small[@]}" 2>&1)
 [ $? = 0 ] && ! grep -qE 'holds this job: 0|TP0|smaller cluster that' <<<"$out"
 verdict no_smaller_cluster_without_more $?
 json nor_in_json 'd["fewest"] is None and "fewest_gpus" not in d' "${small[@]}"

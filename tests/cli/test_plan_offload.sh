@@ -12,7 +12,7 @@ host() { # ELEMENTS A SECOND: a machine whose host updates so many, and whose me
 planned() { # EXPRESSION WORDS...: over the first row `b`, and its recipe as text `r`
     local expression=$1
     shift
-    "$moefold" plan "${job[@]}" "$@" --json --out "$work/plan.yaml" >"$work/plan.json" 2>/dev/null || return 1
+    "$moefold" plan --everything "${job[@]}" "$@" --json --out "$work/plan.yaml" >"$work/plan.json" 2>/dev/null || return 1
     python3 - "$work/plan.json" "$work/plan.yaml" "$expression" <<'P'
 import json, sys
 b, r = json.load(open(sys.argv[1]))['best'][0], open(sys.argv[2]).read()
@@ -35,22 +35,22 @@ check pinned_away planned '"states: true" not in r and b["offload"] == 0.75' "$s
 check megatron_moves_nothing planned '"states: true" not in r' "$slow" moefold.target=megatron moefold.device=null model.num_layers=20
 
 # What was planned is what is priced, and fits.
-"$moefold" plan "${job[@]}" "$slow" model.num_layers=20 --out "$work/moved.yaml" >"$work/out" 2>&1
-expect moved_fits 0 'fits' "$moefold" check "$work/moved.yaml"
+"$moefold" plan --everything "${job[@]}" "$slow" model.num_layers=20 --out "$work/moved.yaml" >"$work/out" 2>&1
+expect moved_fits 0 'fits' "$moefold" check --everything "$work/moved.yaml"
 check what_the_host_holds_is_said grep -q "On the host: at most 121.86 GiB for all GPUs of a node; host.memory of the hardware description is not set" "$work/out"
 check moved_is_said grep -q 'optimizer state on the host, moved to the GPU for updates' "$work/out"
 expect check_names_the_repair 1 \
     'repair:  optimizer.optimizer_cpu_offload=true optimizer.use_precision_aware_optimizer=true$' \
-    "$moefold" check "${job[@]}" "$fast" model.num_layers=20
+    "$moefold" check --everything "${job[@]}" "$fast" model.num_layers=20
 expect one_gpu_is_one_gpu 0 "all GPUs of a node, at most  *13.92 GiB" "$moefold" price --everything "${job[@]}" "$fast" model.num_layers=1 \
     optimizer.offload_optimizer_states=true
 
 # ---- with all of the optimizer on the host Megatron's GPUs keep none of it: the bound on the state must not keep a part
 for words in 'gpt-oss-120b --gpus 8xH200' 'qwen3-235b-a22b --gpus 16xH200' 'mixtral-8x22b --gpus 16xH100'; do
     # shellcheck disable=SC2086
-    "$moefold" plan $words --seq 4096 --out "$work/tight.yaml" >"$work/out" 2>&1
+    "$moefold" plan --everything $words --seq 4096 --out "$work/tight.yaml" >"$work/out" 2>&1
     check "something_fits_${words%% *}" [ $? = 0 ]
-    expect "and_check_agrees_${words%% *}" 0 'fits' "$moefold" check "$work/tight.yaml"
+    expect "and_check_agrees_${words%% *}" 0 'fits' "$moefold" check --everything "$work/tight.yaml"
 done
 
 exit $failed

@@ -9,16 +9,16 @@ figure() { grep -o "\"$1\":[^,}]*" "$2" | head -1 | sed 's/.*://'; }
 plan() { # FILE WORDS...
     local to=$1
     shift
-    "$moefold" plan "$@" --json >"$to" 2>"$work/err"
+    "$moefold" plan --everything "$@" --json >"$to" 2>"$work/err"
 }
 
 plan "$work/both" "${long[@]}" --out "$work/recipe.yaml"
 check half_a_million_tokens_are_planned [ $? = 0 ]
 check in_chunks [ "$(figure sequence_chunks "$work/both")" -gt 1 ]
 check the_recipe_has_them grep -q 'sequence_chunks: [0-9]' "$work/recipe.yaml"
-"$moefold" check "$work/recipe.yaml" >"$work/out" 2>&1
+"$moefold" check --everything "$work/recipe.yaml" >"$work/out" 2>&1
 check and_fits [ $? = 0 ]
-"$moefold" plan "${long[@]}" >"$work/out" 2>&1
+"$moefold" plan --everything "${long[@]}" >"$work/out" 2>&1
 check people_are_told grep -q 'among layouts with moefold.sequence_chunks=' "$work/out"
 
 plan "$work/chunks" "${long[@]}" --pin moefold.pack_step=false

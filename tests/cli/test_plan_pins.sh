@@ -2,6 +2,7 @@
 # Pins that the lists of a search do not have: more chunks than any list names, first and last stages of their own.
 # `moefold plan` answers or refuses; it is never ended by a signal. From the repository's root.
 set -u
+export COLUMNS=1000 # so that no line that is looked for is wrapped
 moefold=${MOEFOLD:-./moefold}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -20,7 +21,7 @@ verdict() { # NAME CONDITION: 0 is good
 expect() {
     local name=$1 code=$2 pattern=$3 got
     shift 3
-    out=$(timeout 120 "$moefold" plan "$@" 2>&1)
+    out=$(timeout 120 "$moefold" plan --everything "$@" 2>&1)
     got=$?
     [[ $got == $code ]] && grep -qE -- "$pattern" <<<"$out"
     verdict "$name" $?
@@ -28,7 +29,7 @@ expect() {
 json() { # NAME EXPRESSION WORDS...: over the JSON `d` of a plan
     local name=$1 expression=$2
     shift 2
-    out=$(timeout 120 "$moefold" plan "$@" --json 2>/dev/null)
+    out=$(timeout 120 "$moefold" plan --everything "$@" --json 2>/dev/null)
     python3 -c "import json, sys; d = json.loads(sys.stdin.read()); sys.exit(not ($expression))" <<<"$out"
     verdict "$name" $?
 }
@@ -59,7 +60,7 @@ expect more_stages_than_any_model 1 'value-in-range: model.virtual_pipeline_mode
 
 
 # What a row has with offload is worth having without it, too: 5 times as fast where memory is tight.
-fastest() { timeout 120 "$moefold" plan gpt-oss-120b --gpus 8xB300 --seq 4096 --gbs 48 "$@" --json 2>/dev/null |
+fastest() { timeout 120 "$moefold" plan --everything gpt-oss-120b --gpus 8xB300 --seq 4096 --gbs 48 "$@" --json 2>/dev/null |
     python3 -c 'import json, sys; print(min(b["step_s"] for b in json.load(sys.stdin)["best"]))'; }
 free=$(fastest) pinned=$(fastest --pin mixed_precision=bf16_mixed --pin optimizer.use_precision_aware_optimizer=true)
 out="free $free s, pinned $pinned s"

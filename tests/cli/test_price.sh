@@ -59,9 +59,9 @@ expect json_names_it 0 '"not_priced":\[\{"key":"model.moe_grouped_gemm","value":
 without nothing_is_named_that_nobody_set 'Not priced|UNPRICED' once "$moefold" price --everything "$base"
 without as_assumed_is_not_named 'Not priced|UNPRICED' "$moefold" price --everything "$base" model.moe_grouped_gemm=true
 expect plan_names_it 0 'Not priced: model.gradient_accumulation_fusion=false' \
-    "$moefold" plan qwen3-30b-a3b --gpus 16xH100 --seq 4096 --pin model.gradient_accumulation_fusion=false
+    "$moefold" plan --everything qwen3-30b-a3b --gpus 16xH100 --seq 4096 --pin model.gradient_accumulation_fusion=false
 expect plan_json_names_it 0 '"not_priced":\[\{"key":"model.gradient_accumulation_fusion"' \
-    "$moefold" plan qwen3-30b-a3b --gpus 16xH100 --seq 4096 --pin model.gradient_accumulation_fusion=false --json
+    "$moefold" plan --everything qwen3-30b-a3b --gpus 16xH100 --seq 4096 --pin model.gradient_accumulation_fusion=false --json
 # ---- a change that is offered, written as it is offered, has the price that was said; this recipe sets its stages
 python3 - "$moefold" recipes/dsv3-4k-h100.yaml >"$work/offered" 2>&1 <<'END'
 import json, subprocess, sys

@@ -29,24 +29,24 @@ repaired padding_of_deepep qwen3-30b-a3b ep=8 --gpus 8xH100 model.moe_token_disp
 
 # ---- what was meant
 expect deepep_is_a_backend 1 'repair:  model.moe_token_dispatcher_type=flex model.moe_flex_dispatcher_backend=deepep$' \
-    "$moefold" check deepseek-v3 ep=64 --gpus 256xH100 model.moe_token_dispatcher_type=deepep
+    "$moefold" check --everything deepseek-v3 ep=64 --gpus 256xH100 model.moe_token_dispatcher_type=deepep
 expect fp8_is_that_of_hopper 1 'repair:  mixed_precision=bf16_with_fp8_subchannel_scaling_mixed$' \
-    "$moefold" check deepseek-v3 ep=64 pp=4 --gpus 256xH100 mixed_precision=fp8
+    "$moefold" check --everything deepseek-v3 ep=64 pp=4 --gpus 256xH100 mixed_precision=fp8
 expect fp8_is_that_of_blackwell 1 'repair:  mixed_precision=bf16_with_mxfp8_mixed$' \
-    "$moefold" check deepseek-v3 ep=64 pp=4 --gpus 256xB200 mixed_precision=fp8
+    "$moefold" check --everything deepseek-v3 ep=64 pp=4 --gpus 256xB200 mixed_precision=fp8
 
 # ---- the very command
-expect gpus_again 1 'or:      --gpus 512xH100$' "$moefold" check deepseek-v3 ep=64 pp=8 --gpus 256xH100
-expect number_alone_again 1 'or:      --gpus 512$' "$moefold" check deepseek-v3 ep=64 pp=8 --gpus 256
-expect override_again 1 'or:      cluster.n_gpus=512$' "$moefold" check deepseek-v3 ep=64 pp=8 cluster.n_gpus=256
-expect length_again 1 'repair:  --seq 4104$' "$moefold" check qwen3-30b-a3b cp=4 ep=8 --gpus 16xH100 --seq 4100
+expect gpus_again 1 'or:      --gpus 512xH100$' "$moefold" check --everything deepseek-v3 ep=64 pp=8 --gpus 256xH100
+expect number_alone_again 1 'or:      --gpus 512$' "$moefold" check --everything deepseek-v3 ep=64 pp=8 --gpus 256
+expect override_again 1 'or:      cluster.n_gpus=512$' "$moefold" check --everything deepseek-v3 ep=64 pp=8 cluster.n_gpus=256
+expect length_again 1 'repair:  --seq 4104$' "$moefold" check --everything qwen3-30b-a3b cp=4 ep=8 --gpus 16xH100 --seq 4100
 odd=(qwen3-30b-a3b --gpus 16xH100 --seq 4100 --pin train.micro_batch_size=1 --pin model.context_parallel_size=2
     --pin model.tensor_model_parallel_size=2)
-expect plan_names_a_repair 1 'a repair: --seq 4128$' "$moefold" plan "${odd[@]}"
-expect plan_takes_it 0 'TP +CP' "$moefold" plan "${odd[@]}" --seq 4128
+expect plan_names_a_repair 1 'a repair: --seq 4128$' "$moefold" plan --everything "${odd[@]}"
+expect plan_takes_it 0 'TP +CP' "$moefold" plan --everything "${odd[@]}" --seq 4128
 
 # ---- where nothing does
 expect nothing_is_said 1 'no repair was found: nothing fits on 8 H100: no recompute, offload or parallel sizes; .* it fits on [0-9]+' \
-    "$moefold" check deepseek-v3 --gpus 8xH100
+    "$moefold" check --everything deepseek-v3 --gpus 8xH100
 
 exit $failed

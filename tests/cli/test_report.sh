@@ -5,12 +5,12 @@
 
 # ---- pages
 expect recipe_is_written 0 'Written to' "$moefold" report recipes/dsv3-128k-h100.yaml -o "$work/recipe.html"
-"$moefold" plan qwen3-30b-a3b --gpus 16xH100 --seq 4K --against recipes/qwen3-30b-4k-h100.yaml --json >"$work/plan.json"
+"$moefold" plan --everything qwen3-30b-a3b --gpus 16xH100 --seq 4K --against recipes/qwen3-30b-4k-h100.yaml --json >"$work/plan.json"
 expect plan_is_written 0 'Written to' "$moefold" report "$work/plan.json" --out "$work/plan.html"
 folded=(tiny cluster.gpu=cpu cluster.n_gpus=8 tp=2 pp=2 vpp=2 ep=4 etp=1 mbs=1 gbs=16 seq=256)
 expect overrides_are_taken 0 'Written to' "$moefold" report "${folded[@]}" --brief -o "$work/folded.html"
 expect what_does_not_fit_exits_1 1 'Written to' "$moefold" report recipes/dsv3-128k-h100.yaml mbs=8 --brief -o "$work/large.html"
-"$moefold" plan deepseek-v3 --gpus 8xH100 --seq 4K --seconds 5 --json >"$work/none.json"
+"$moefold" plan --everything deepseek-v3 --gpus 8xH100 --seq 4K --seconds 5 --json >"$work/none.json"
 expect plan_without_rows_is_written 1 'Written to' "$moefold" report "$work/none.json" -o "$work/none.html"
 OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive "$moefold" train tiny cluster.gpu=cpu pp=2 ep=2 etp=1 mbs=1 gbs=8 seq=64 train.train_iters=8 \
     validation.eval_interval=4 validation.eval_iters=1 --ranks 4 --run "$work/trained" >"$work/log" 2>&1 || cat "$work/log"

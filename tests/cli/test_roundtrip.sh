@@ -5,7 +5,7 @@
 
 # Verdict, broken rules, bytes of state, peak and step seconds, on one line; what cannot be priced has no seconds.
 facts() { # COMMAND LINE OF A RECIPE...
-    { "$moefold" check --json "$@" 2>/dev/null || true; } >"$work/check.json"
+    { "$moefold" check --everything --json "$@" 2>/dev/null || true; } >"$work/check.json"
     { "$moefold" price --json "$@" 2>/dev/null || true; } >"$work/price.json"
     python3 - "$work/check.json" "$work/price.json" <<'PY'
 import json, sys
@@ -38,7 +38,7 @@ round_trip() { # NAME LIST [OVERRIDES...]
 for list in tests/data/megatron/*.txt; do
     round_trip "round_trip_$(basename "$list" .txt)" "$list"
     "$moefold" show --from-megatron "$list" --as recipe >"$work/r.yaml"
-    check "recipe_of_$(basename "$list" .txt)_is_valid" grep -q '"ok":true' <("$moefold" check "$work/r.yaml" --json)
+    check "recipe_of_$(basename "$list" .txt)_is_valid" grep -q '"ok":true' <("$moefold" check --everything "$work/r.yaml" --json)
     check "recipe_of_$(basename "$list" .txt)_names_its_system" grep -q '^  system: megatron-lm' "$work/r.yaml"
     check "recipe_of_$(basename "$list" .txt)_names_its_gpu" grep -q '^  gpu: ' "$work/r.yaml"
     without "recipe_of_$(basename "$list" .txt)_leaves_out_defaults" 'default of Megatron-LM' cat "$work/r.yaml"

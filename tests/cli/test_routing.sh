@@ -25,7 +25,7 @@ wait $pid
 check interrupted_runs_leave_their_loads [ -s loads.json ]
 check nothing_is_left_beside_them [ "$(ls loads.json* | wc -l)" = 1 ]
 expect prices_take_them 0 'Routing +the fullest EP rank has 1\.[0-9]+ times the mean load in the mean layer' "$own" price "${gpus[@]}" --routing loads.json
-expect plans_take_them 0 'Routing +the fullest EP rank has' "$own" plan tiny --gpus 4xH100 --seq 1024 --gbs 8 --pin model.expert_model_parallel_size=4 --routing loads.json
+expect plans_take_them 0 'Routing +the fullest EP rank has' "$own" plan --everything tiny --gpus 4xH100 --seq 1024 --gbs 8 --pin model.expert_model_parallel_size=4 --routing loads.json
 expect prices_print_them 0 '"routing": ?\{.*"file": ?"loads.json"' "$own" price "${gpus[@]}" --routing loads.json --json
 expect small_buffers_are_named 0 'a run needs moefold.moe_buffer_factor=2' "$own" price "${gpus[@]}" moefold.target=moefold --routing 2
 peak() { grep -o '"peak_bytes": *[0-9]*' | head -1; }
@@ -34,8 +34,8 @@ at() { "$own" "$1" "${gpus[@]}" --json --routing "$2" | peak; }
 check recorded_routing_has_its_memory [ "$(at price skewed.json)" = "$(at price 1.3)" ]
 check check_takes_a_skew [ "$(at check 1.3)" = "$(at price 1.3)" ] && [ "$(at check 1.3)" != "$(at check 1)" ]
 check check_takes_what_was_recorded [ "$(at check skewed.json)" = "$(at price skewed.json)" ]
-expect check_refuses_a_wrong_skew 2 'routing 9: .*at most 4 times.*repair: --routing 4' "$own" check "${gpus[@]}" --routing 9
-expect check_names_a_missing_file 2 'routing nowhere.json: neither a number nor a file' "$own" check "${gpus[@]}" --routing nowhere.json
+expect check_refuses_a_wrong_skew 2 'routing 9: .*at most 4 times.*repair: --routing 4' "$own" check --everything "${gpus[@]}" --routing 9
+expect check_names_a_missing_file 2 'routing nowhere.json: neither a number nor a file' "$own" check --everything "${gpus[@]}" --routing nowhere.json
 expect what_has_no_effect_is_said 0 'routing 2 changes nothing: .*EP 1' "$own" price "${small[@]}" --routing 2
 sed -E 's/"loads": \[[^]]*\]/"loads": [5, 5, 5, 5, 5, 5, 5, 5]/' loads.json >even.json
 check even_loads_change_nothing [ "$("$own" price "${gpus[@]}" --json --routing 1 | step)" = "$("$own" price "${gpus[@]}" --json --routing even.json | step)" ]
@@ -46,10 +46,10 @@ forced=model.moe_router_force_load_balancing=true
 "$own" price "${gpus[@]}" --json >n.json
 "$own" price "${gpus[@]}" $forced moefold.routing_skew=1.2 --json >f.json
 "$own" price "${gpus[@]}" $forced --routing 1.3 --json >s.json
-"$own" check "${gpus[@]}" --json >c.json
-"$own" plan tiny --gpus 4xH100 --seq 1024 --gbs 8 --pin model.expert_model_parallel_size=4 --routing 1.25 --out p.yaml --json >p.json
+"$own" check --everything "${gpus[@]}" --json >c.json
+"$own" plan --everything tiny --gpus 4xH100 --seq 1024 --gbs 8 --pin model.expert_model_parallel_size=4 --routing 1.25 --out p.yaml --json >p.json
 "$own" price p.yaml --json >q.json
-"$own" check p.yaml --json >r.json
+"$own" check --everything p.yaml --json >r.json
 holds() {
     check "$1" python3 -c "
 import json
@@ -59,7 +59,7 @@ assert $2"
 }
 
 # ---- a plan under recorded loads: memory and time of every EP by the file
-plan4=("$own" plan tiny --gpus 4xH100 --seq 1024 --gbs 8)
+plan4=("$own" plan --everything tiny --gpus 4xH100 --seq 1024 --gbs 8)
 ep4=(--pin model.expert_model_parallel_size=4)
 "${plan4[@]}" "${ep4[@]}" --routing skewed.json --out l.yaml --json >l.json
 "${plan4[@]}" "${ep4[@]}" --routing even.json --json >e.json
@@ -86,18 +86,18 @@ expect people_see_natural 0 'with natural routing .1.09 times.: a step of' "$own
 # ---- what is refused
 expect no_such_file 2 'neither a number nor a file' "$own" price "${gpus[@]}" --routing nowhere.json
 expect too_little 2 '1\.\.1024' "$own" price "${gpus[@]}" --routing 0.5
-expect no_file_at_all 2 'is a folder' "$own" plan tiny --gpus 4xH100 --seq 1024 --routing hardware
+expect no_file_at_all 2 'is a folder' "$own" plan --everything tiny --gpus 4xH100 --seq 1024 --routing hardware
 expect cut_off 2 'half.json:' bash -c "head -c 150 loads.json >half.json; '$own' price ${gpus[*]} --routing half.json"
 expect another_model 2 'loads of 8 experts, but qwen3-30b-a3b has 128' "$own" price qwen3-30b-a3b --routing loads.json
 expect other_layers 2 'has 4 MoE layers, but tiny has 2' "$own" price "${gpus[@]}" model.num_layers=2 --routing loads.json
 expect loads_need_a_place 3 'save-routing /nowhere/x.json' "$own" train "${small[@]}" train.train_iters=2 --save-routing /nowhere/x.json
 expect loads_need_a_name 2 'repair: name a file' "$own" train "${small[@]}" train.train_iters=2 --save-routing ''
 expect loads_need_experts 2 'has no experts' "$own" train "${small[@]}" train.train_iters=2 model.num_moe_experts=null model.moe_router_topk=null --save-routing x.json
-expect unknown_stacks 2 'moefold.stack=nope' "$own" plan tiny --gpus 8xH100 --seq 4096 --pin moefold.stack=nope
+expect unknown_stacks 2 'moefold.stack=nope' "$own" plan --everything tiny --gpus 8xH100 --seq 4096 --pin moefold.stack=nope
 
 # ---- machines that nobody measured, and one that somebody did
-expect plan_asks_for_a_measurement 2 'repair: run .moefold bench' "$own" plan tiny --gpus local --seq 512
-expect plan_asks_for_four 2 'repair: run .moefold bench' "$own" plan tiny --gpus 4xlocal --seq 512
+expect plan_asks_for_a_measurement 2 'repair: run .moefold bench' "$own" plan --everything tiny --gpus local --seq 512
+expect plan_asks_for_four 2 'repair: run .moefold bench' "$own" plan --everything tiny --gpus 4xlocal --seq 512
 expect price_names_the_knob 2 'cluster.gpu=cpu' "$own" price tiny --gpus local
 expect train_names_bench 0 '.moefold bench. measures this machine' "$own" train "${small[@]}" train.train_iters=2
 without json_is_left_alone 'moefold bench' "$own" train "${small[@]}" train.train_iters=2 --json
@@ -108,8 +108,8 @@ sed 's/^name: .*/name: local/' hardware/cpu.yaml >hardware/local.yaml
 sed 's/^name: .*/name: local/' hardware/cpu.yaml >hardware/local-2.yaml
 expect train_predicts_unasked 0 'predicted from \./hardware/local.yaml and measured' "$own" train "${small[@]}" train.train_iters=3
 without json_has_no_table 'predicted from' "$own" train "${small[@]}" train.train_iters=3 --json
-expect plan_takes_two_ranks 0 'Plan +tiny on 2 local' "$own" plan tiny --gpus 2xlocal --seq 512 --gbs 8
-expect plan_takes_this_machine 0 "Plan +tiny on [12] local" "$own" plan tiny --gpus local --seq 512 --gbs 8
+expect plan_takes_two_ranks 0 'Plan +tiny on 2 local' "$own" plan --everything tiny --gpus 2xlocal --seq 512 --gbs 8
+expect plan_takes_this_machine 0 "Plan +tiny on [12] local" "$own" plan --everything tiny --gpus local --seq 512 --gbs 8
 echo 'name: [' >hardware/local.yaml
 expect bad_measurements_stop_no_run 0 'no predicted times: .*local.yaml' "$own" train "${small[@]}" train.train_iters=3
 expect unless_somebody_asks 2 'local.yaml' "$own" train "${small[@]}" train.train_iters=3 --predict

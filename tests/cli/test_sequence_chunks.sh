@@ -8,15 +8,15 @@ long=(qwen3-30b-a3b model.num_layers=4 cluster.gpu=H200 cluster.n_gpus=1 model.m
     train.micro_batch_size=1 train.global_batch_size=1 model.seq_length=524288 model.max_position_embeddings=524288)
 full=(model.recompute_granularity=full model.recompute_method=uniform model.recompute_num_layers=1)
 
-"$moefold" check "${long[@]}" "${full[@]}" moefold.pack_step=false >"$work/out" 2>&1
+"$moefold" check --everything "${long[@]}" "${full[@]}" moefold.pack_step=false >"$work/out" 2>&1
 check half_a_million_tokens_do_not_fit_at_once [ $? = 1 ]
-"$moefold" check "${long[@]}" "${full[@]}" moefold.sequence_chunks=8 >"$work/out" 2>&1
+"$moefold" check --everything "${long[@]}" "${full[@]}" moefold.sequence_chunks=8 >"$work/out" 2>&1
 check in_chunks_they_fit [ $? = 0 ]
-"$moefold" check "${long[@]}" model.seq_length=786432 model.max_position_embeddings=786432 --fix >"$work/out" 2>&1
+"$moefold" check --everything "${long[@]}" model.seq_length=786432 model.max_position_embeddings=786432 --fix >"$work/out" 2>&1
 check fix_finds_chunks grep -q 'moefold.sequence_chunks=[0-9]' "$work/out"
 
 for words in moefold.sequence_chunks=8 moefold.attention_head_groups=2; do
-    "$moefold" check qwen3-30b-a3b cluster.gpu=H200 cluster.n_gpus=8 "$words" >"$work/out" 2>&1
+    "$moefold" check --everything qwen3-30b-a3b cluster.gpu=H200 cluster.n_gpus=8 "$words" >"$work/out" 2>&1
     check "megatron_has_no_${words%%=*}" [ $? = 1 ]
     check "which_names_${words%%=*}" grep -q "$words" "$work/out"
 done
@@ -49,7 +49,7 @@ check every_planned_byte_is_used [ $? = 0 ]
 for words in model.moe_token_dispatcher_type=alltoall model.moe_token_dispatcher_type=allgather \
     'model.moe_token_dispatcher_type=flex model.moe_flex_dispatcher_backend=hybridep'; do
     # shellcheck disable=SC2086
-    "$moefold" check tiny cluster.gpu=H200 moefold.target=moefold cluster.n_gpus=4 model.expert_model_parallel_size=4 moefold.sequence_chunks=4 \
+    "$moefold" check --everything tiny cluster.gpu=H200 moefold.target=moefold cluster.n_gpus=4 model.expert_model_parallel_size=4 moefold.sequence_chunks=4 \
         moefold.attention_head_groups=2 $words --all-ranks >"$work/out" 2>&1
     check "ranks_agree_with_${words##*=}" [ $? = 0 ]
 done

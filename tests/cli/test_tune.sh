@@ -64,7 +64,7 @@ without pinned_knobs_stay 'micro_batch_size=' cat "$work/pinned/trials.jsonl"
 invented "${job[@]}" mbs=2 "${full[@]}" --pin all --dir "$work/all" --json >/dev/null
 without all_that_is_set_is_pinned 'micro_batch_size=|recompute_granularity=' cat "$work/all/trials.jsonl"
 expect measured_rates_are_a_machine 0 '^Time' "$moefold" price --everything "${job[@]}" mbs=4 "cluster.gpu=$work/microbatch/hardware.yaml"
-expect the_best_is_a_recipe 0 'VALID|valid' "$moefold" check "$work/microbatch/best.yaml"
+expect the_best_is_a_recipe 0 'VALID|valid' "$moefold" check --everything "$work/microbatch/best.yaml"
 
 # ---- a cluster elsewhere
 far=(recipes/qwen3-30b-4k-h100.yaml --dir "$work/far")

@@ -25,21 +25,21 @@ is json_exits_1 1 "$(code "$moefold" "${alone[@]}" --json)"
 expect fix_says_that_nothing_does 1 'nothing fits on 1 H100.*it fits on [0-9]+' "$moefold" "${alone[@]}" --fix
 
 bare=(recipes/dsv3-128k-h100.yaml model.recompute_granularity=null model.recompute_modules=null)
-expect without_recompute_128k_does_not_fit 1 'DOES NOT FIT' "$moefold" check "${bare[@]}"
-expect price_says_so_too 1 'DOES NOT FIT' "$moefold" price "${bare[@]}"
+expect without_recompute_128k_does_not_fit 1 'DOES NOT FIT' "$moefold" check --everything "${bare[@]}"
+expect price_says_so_too 1 'DOES NOT FIT' "$moefold" price --everything "${bare[@]}"
 is price_json_is_printed_all_the_same false "$(field fits "$moefold" price "${bare[@]}" --json)"
-mapfile -t fix < <("$moefold" check "${bare[@]}" --fix | tr -d "'")
-expect recompute_makes_it_fit 0 ': valid.*fits' "$moefold" check "${bare[@]}" "${fix[@]}"
+mapfile -t fix < <("$moefold" check --everything "${bare[@]}" --fix | tr -d "'")
+expect recompute_makes_it_fit 0 ': valid.*fits' "$moefold" check --everything "${bare[@]}" "${fix[@]}"
 check recompute_is_tried_first grep -q recompute_modules <<<"${fix[*]}"
-is fixable true "$(field fixable "$moefold" check "${bare[@]}" --json)"
+is fixable true "$(field fixable "$moefold" check --everything "${bare[@]}" --json)"
 
 # ---- the same figures everywhere
 for r in recipes/*.yaml; do
     name=$(basename "$r" .yaml)
     for key in peak_bytes usable_bytes fits fullest_rank; do
-        is "${name}_${key}_as_in_price" "$(field $key "$moefold" price "$r" --json)" "$(field $key "$moefold" check "$r" --json)"
+        is "${name}_${key}_as_in_price" "$(field $key "$moefold" price "$r" --json)" "$(field $key "$moefold" check --everything "$r" --json)"
     done
-    is "${name}_exits_alike" "$(code "$moefold" price "$r" --json)" "$(code "$moefold" check "$r")"
+    is "${name}_exits_alike" "$(code "$moefold" price "$r" --json)" "$(code "$moefold" check --everything "$r")"
 done
 
 # ---- rules first, then memory; or what is left
@@ -58,11 +58,11 @@ check as_many_gpus_as_before test "$(field world "$moefold" "${sizes[@]}" "${fix
 
 # ---- what plan finds, --fix finds; what plan does not, it does not
 far=(deepseek-v3 cluster.n_gpus=256 model.seq_length=131072)
-mapfile -t fix < <("$moefold" check "${far[@]}" --fix | tr -d "'")
-expect a_search_makes_it_fit 0 ': valid.*fits' "$moefold" check "${far[@]}" "${fix[@]}"
+mapfile -t fix < <("$moefold" check --everything "${far[@]}" --fix | tr -d "'")
+expect a_search_makes_it_fit 0 ': valid.*fits' "$moefold" check --everything "${far[@]}" "${fix[@]}"
 is its_precision_stays bf16_mixed "$("$moefold" show "${far[@]}" "${fix[@]}" | awk '$1 == "mixed_precision" { print $2 }')"
-expect nothing_holds_it_on_16 1 'nothing fits on 16 H100' "$moefold" check qwen3-235b-a22b cluster.n_gpus=16 --fix
-expect and_plan_agrees 1 '"fits":false' "$moefold" plan qwen3-235b-a22b --gpus 16xH100 --seq 4096 --gbs 64 \
+expect nothing_holds_it_on_16 1 'nothing fits on 16 H100' "$moefold" check --everything qwen3-235b-a22b cluster.n_gpus=16 --fix
+expect and_plan_agrees 1 '"fits":false' "$moefold" plan --everything qwen3-235b-a22b --gpus 16xH100 --seq 4096 --gbs 64 \
     mixed_precision=bf16_mixed --json
 
 # ---- null where no program can be built
@@ -75,18 +75,18 @@ is no_program_exits_1 1 "$(code "$moefold" "${none[@]}" --json)"
 for word in ddp.use_megatron_fsdp=true optimizer.optimizer=lion; do
     unknown=(qwen3-30b-a3b cluster.n_gpus=16 model.expert_model_parallel_size=8 "$word")
     name=${word%%=*}
-    is "${name}_breaks_no_rule" true "$(field ok "$moefold" check "${unknown[@]}" --json)"
-    is "${name}_has_no_verdict" null "$(field fits "$moefold" check "${unknown[@]}" --json)"
-    is "${name}_has_no_peak" null "$(field peak_bytes "$moefold" check "${unknown[@]}" --json)"
-    expect "${name}_is_checked" 0 "valid, memory unknown: $word" "$moefold" check "${unknown[@]}"
-    expect "${name}_rules_are_checked" 1 'experts-divide-by-ep' "$moefold" check "${unknown[@]}" model.expert_model_parallel_size=3
+    is "${name}_breaks_no_rule" true "$(field ok "$moefold" check --everything "${unknown[@]}" --json)"
+    is "${name}_has_no_verdict" null "$(field fits "$moefold" check --everything "${unknown[@]}" --json)"
+    is "${name}_has_no_peak" null "$(field peak_bytes "$moefold" check --everything "${unknown[@]}" --json)"
+    expect "${name}_is_checked" 0 "valid, memory unknown: $word" "$moefold" check --everything "${unknown[@]}"
+    expect "${name}_rules_are_checked" 1 'experts-divide-by-ep' "$moefold" check --everything "${unknown[@]}" model.expert_model_parallel_size=3
     expect "${name}_has_no_price" 1 "$word: memory and time .* repair: $name" "$moefold" price "${unknown[@]}"
     expect "${name}_has_no_plan" 1 "$word: memory and time .* repair: $name" \
-        "$moefold" plan qwen3-30b-a3b --gpus 16xH100 --seq 4096 --pin "$word"
+        "$moefold" plan --everything qwen3-30b-a3b --gpus 16xH100 --seq 4096 --pin "$word"
 done
-expect fsdp_rules 1 'torch-fsdp-excludes-ep' "$moefold" check qwen3-30b-a3b cluster.n_gpus=16 \
+expect fsdp_rules 1 'torch-fsdp-excludes-ep' "$moefold" check --everything qwen3-30b-a3b cluster.n_gpus=16 \
     model.expert_model_parallel_size=8 dist.use_torch_fsdp2=true ddp.use_distributed_optimizer=false
-expect fsdp_flag 0 'memory unknown: ddp.use_megatron_fsdp' "$moefold" check tiny --use-megatron-fsdp \
+expect fsdp_flag 0 'memory unknown: ddp.use_megatron_fsdp' "$moefold" check --everything tiny --use-megatron-fsdp \
     --data-parallel-sharding-strategy optim_grads_params
 
 # ---- training is compared with this machine
@@ -128,8 +128,8 @@ else
 fi
 
 # ---- a CPU is compared with its description, as in price
-is tiny_fits true "$(field fits "$moefold" check tiny cluster.gpu=cpu --json)"
-is tiny_exits_0 0 "$(code "$moefold" check tiny cluster.gpu=cpu)"
+is tiny_fits true "$(field fits "$moefold" check --everything tiny cluster.gpu=cpu --json)"
+is tiny_exits_0 0 "$(code "$moefold" check --everything tiny cluster.gpu=cpu)"
 
 # ---- and in time: the fastest of ten, start of the process included
 big=(deepseek-v3 cluster.n_gpus=1024 model.tensor_model_parallel_size=2 model.pipeline_model_parallel_size=8
@@ -137,7 +137,7 @@ big=(deepseek-v3 cluster.n_gpus=1024 model.tensor_model_parallel_size=2 model.pi
     train.global_batch_size=16384)
 least=1000000
 for _ in 1 2 3 4 5 6 7 8 9 10; do
-    ms=$({ TIMEFORMAT='%3U %3S'; time "$moefold" check "${big[@]}" >/dev/null; } 2>&1 | awk '{printf "%d", 1000 * ($1 + $2)}')
+    ms=$({ TIMEFORMAT='%3U %3S'; time "$moefold" check --everything "${big[@]}" >/dev/null; } 2>&1 | awk '{printf "%d", 1000 * ($1 + $2)}')
     ((ms < least)) && least=$ms
 done
 limit=50 # of the processor, as it is built for users; sanitizers are slower

@@ -27,10 +27,10 @@ cd "$work" || exit 1
 setting a_file_wins tensor_model_parallel_size 2 TP8
 setting a_file_wins_over_an_assignment tensor_model_parallel_size 2 tp=8
 cd - >/dev/null || exit 1
-expect pins_are_short 0 '"tp":2' "$moefold" plan tiny --gpus 8xH100 --seq 1K --gbs 64 --pin tp=2 --json
-expect pins_are_joined 0 '"tp":2' "$moefold" plan tiny --gpus 8xH100 --seq 1K --gbs 64 --pin TP2 --json
+expect pins_are_short 0 '"tp":2' "$moefold" plan --everything tiny --gpus 8xH100 --seq 1K --gbs 64 --pin tp=2 --json
+expect pins_are_joined 0 '"tp":2' "$moefold" plan --everything tiny --gpus 8xH100 --seq 1K --gbs 64 --pin TP2 --json
 expect flags_take_units 0 'seq_length +8192' "$moefold" show tiny --seq-length 8K
-expect no_such_unit 2 'seq_length=8G is .*whole number' "$moefold" check tiny seq=8G
+expect no_such_unit 2 'seq_length=8G is .*whole number' "$moefold" check --everything tiny seq=8G
 
 # ---- --gpus and --seq
 for c in check price show launch; do
@@ -52,20 +52,20 @@ setting a_word_wins_over_the_file gpu GB200 recipes/dsv3-4k-h100.yaml --gpus 512
 setting racks_are_cut_as_plan_does nvlink_domain 64 recipes/dsv3-4k-h100.yaml --gpus 512xGB200
 setting seq_reaches_the_model max_position_embeddings 1048576 qwen3-30b-a3b --seq 1M
 expect same_gpu_twice_is_fine 0 'H200' "$moefold" show tiny --gpus 8xH200 cluster.gpu=H200
-expect another_count 2 'cluster.n_gpus=16 is given, too' "$moefold" check tiny --gpus 8xH200 cluster.n_gpus=16
-expect another_sequence 2 'seq_length=4096 is given, too' "$moefold" check tiny --seq 8K seq=4K
-expect plan_beside_a_pin 2 'cluster.gpu=H200 is given, too' "$moefold" plan tiny --gpus 8xH100 --seq 1K --pin cluster.gpu=H200
-expect plan_the_other_way 0 '"n_gpus":8|"gpus":8|Plan' "$moefold" plan tiny --gpus H100x8 --seq 1K --gbs 64
-expect no_count 2 '--gpus 16H100: write a count, x and a name' "$moefold" check tiny --gpus 16H100
-expect count_of_zero 2 '--gpus 0xH100: a count from 1' "$moefold" check tiny --gpus 0xH100
-expect count_too_large 2 '--gpus H100x99999999999: a count from 1' "$moefold" check tiny --gpus H100x99999999999
-expect sequence_of_words 2 '--seq long: a whole number from 1 .*128K' "$moefold" check tiny --seq long
+expect another_count 2 'cluster.n_gpus=16 is given, too' "$moefold" check --everything tiny --gpus 8xH200 cluster.n_gpus=16
+expect another_sequence 2 'seq_length=4096 is given, too' "$moefold" check --everything tiny --seq 8K seq=4K
+expect plan_beside_a_pin 2 'cluster.gpu=H200 is given, too' "$moefold" plan --everything tiny --gpus 8xH100 --seq 1K --pin cluster.gpu=H200
+expect plan_the_other_way 0 '"n_gpus":8|"gpus":8|Plan' "$moefold" plan --everything tiny --gpus H100x8 --seq 1K --gbs 64
+expect no_count 2 '--gpus 16H100: write a count, x and a name' "$moefold" check --everything tiny --gpus 16H100
+expect count_of_zero 2 '--gpus 0xH100: a count from 1' "$moefold" check --everything tiny --gpus 0xH100
+expect count_too_large 2 '--gpus H100x99999999999: a count from 1' "$moefold" check --everything tiny --gpus H100x99999999999
+expect sequence_of_words 2 '--seq long: a whole number from 1 .*128K' "$moefold" check --everything tiny --seq long
 
 # ---- the standard input
-expect from_standard_input 0 'standard input: valid' "$moefold" check - <recipes/qwen3-30b-4k-h100.yaml
+expect from_standard_input 0 'standard input: valid' "$moefold" check --everything - <recipes/qwen3-30b-4k-h100.yaml
 same input_is_the_file "$moefold show recipes/qwen3-30b-4k-h100.yaml --as recipe" "$moefold show - --as recipe <recipes/qwen3-30b-4k-h100.yaml"
-expect wrong_input_has_a_line 2 'standard input:2: ' "$moefold" check - < <(printf 'model:\n  seq_lengt: 1\n')
-expect plan_from_input 0 'Plan' "$moefold" plan - --gpus 8xH100 < <(printf 'moefold:\n  model: tiny\nseq: 1K\ngbs: 64\n')
+expect wrong_input_has_a_line 2 'standard input:2: ' "$moefold" check --everything - < <(printf 'model:\n  seq_lengt: 1\n')
+expect plan_from_input 0 'Plan' "$moefold" plan --everything - --gpus 8xH100 < <(printf 'moefold:\n  model: tiny\nseq: 1K\ngbs: 64\n')
 
 expect launch_needs_a_file 2 'standard input' "$moefold" launch - --slurm <recipes/qwen3-30b-4k-h100.yaml
 expect ranks_need_a_file 2 'standard input' "$moefold" train - --ranks 2 <recipes/qwen3-30b-4k-h100.yaml
@@ -81,14 +81,14 @@ else
 fi
 
 # ---- suggestions
-expect nearest_file 2 'nearest file is recipes/dsv3-128k-h100.yaml' "$moefold" check recipes/dsv3-128-h100.yaml
-expect nearest_list 2 'deepseek_v3.txt' "$moefold" check --from-megatron tests/data/megatron/deepseek_v.txt
-expect nearest_hardware 2 'hardware/h100.yaml' "$moefold" check tiny cluster.gpu=hardware/h10.yaml
-expect nearest_option 2 "'--jsn'; did you mean --json" "$moefold" check tiny --jsn
-expect nearest_flag 2 "nearest known one is '--seq-length'" "$moefold" check tiny --seq-lenght 4
-without no_false_flag 'nearest|did you mean' "$moefold" check tiny --foo
-without no_false_learning_rate '[-]-lr' "$moefold" check tiny --xyz
-without no_false_knob 'nearest' "$moefold" check tiny model.foo=1
-without no_false_preset 'nearest' "$moefold" check xyzzy
+expect nearest_file 2 'nearest file is recipes/dsv3-128k-h100.yaml' "$moefold" check --everything recipes/dsv3-128-h100.yaml
+expect nearest_list 2 'deepseek_v3.txt' "$moefold" check --everything --from-megatron tests/data/megatron/deepseek_v.txt
+expect nearest_hardware 2 'hardware/h100.yaml' "$moefold" check --everything tiny cluster.gpu=hardware/h10.yaml
+expect nearest_option 2 "'--jsn'; did you mean --json" "$moefold" check --everything tiny --jsn
+expect nearest_flag 2 "nearest known one is '--seq-length'" "$moefold" check --everything tiny --seq-lenght 4
+without no_false_flag 'nearest|did you mean' "$moefold" check --everything tiny --foo
+without no_false_learning_rate '[-]-lr' "$moefold" check --everything tiny --xyz
+without no_false_knob 'nearest' "$moefold" check --everything tiny model.foo=1
+without no_false_preset 'nearest' "$moefold" check --everything xyzzy
 without no_false_command 'did you mean' "$moefold" frobnicate
 exit $failed
