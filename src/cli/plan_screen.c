@@ -133,7 +133,7 @@ static const found *less_recompute(const plan_answer *p)
 static void say_alternatives(const plan_answer *p, arena *a)
 {
     static const double LEAST = 0.005; /* less is no difference */
-    other_text large[REASONS_MAX + 1], slow[REASONS_MAX];
+    other_text large[INSTEAD_MAX + 1], slow[INSTEAD_MAX];
     int n_large = 0, n_slow = 0;
     double step = p->result->best[0].exact.step_s;
     const found *rung = less_recompute(p);
@@ -172,7 +172,7 @@ static void say_try(const plan_answer *p, arena *a)
             "TRY", "%s: %s, %s; %s", named(best, a),
             screen_coloured(a, COLOUR_WARNING, screen_percent(a, best->p.step_s / step - 1)),
             screen_fits(a, best->p.peak_bytes, p->hw->usable), best->left);
-    const plan_offload *x = &p->offload;
+    const activation_offload *x = &p->offload;
     if (x->helps)
         screen_line(best ? "" : "TRY",
                     "activations on the host: %s, %s, %s on each GPU's host; --pin "
@@ -405,7 +405,7 @@ void plan_screen_miss(const plan_answer *p, arena *a)
 {
     const search_result *r = p->result;
     const plan_fewest *x = &p->fewest;
-    const plan_offload *o = &p->offload;
+    const activation_offload *o = &p->offload;
     say_job(p, arena_text(a, "  %s", screen_coloured(a, COLOUR_ERROR, "NOTHING FITS")), a);
     if (x->gpus) {
         screen_line("ENOUGH", "%lld %s hold it%s: %s  %s  %s", (long long)x->gpus, p->hw->name,

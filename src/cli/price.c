@@ -134,6 +134,8 @@ static void print_screen(const priced *q, const price_words *w, arena *a)
 {
     screen_head(q->s, q->hw, a);
     screen_of_price(price_answer_of(q, a), q->s->lay.world, q->hw->arch == ARCH_CPU, a);
+    const char *routed = q->p.skew <= 0 ? cli_routing_text(&q->p, &q->o, a) : NULL;
+    if (routed) screen_line("ROUTING", "%s", routed);
     for (int i = 0; i < q->n_left_out; i++)
         screen_line(i ? "" : "UNPRICED", "%s=%s (the price assumes: %s)", q->left_out[i].key,
                     q->left_out[i].value, q->left_out[i].assumed);

@@ -204,7 +204,7 @@ void screen_host(const host_answer *h, int64_t activations, arena *a)
 
 const char *screen_wall(const char *word, bool cpu)
 {
-    if (text_equal(word, "host")) return cpu ? "starts of operations" : "the host, which launches";
+    if (text_equal(word, "host")) return cpu ? "starts of operations" : "the host (launches)";
     return text_equal(word, "pipeline bubble") ? "pipeline bubble" : word;
 }
 

@@ -58,7 +58,7 @@ for memory in check["memory"], price["memory"]:
     assert held + memory["outside"]["bytes"] == peak, memory
     for part in filter(None, (memory["allocated"], memory["reserved"], memory["outside"])):
         assert part["bytes"] == sum(part["parts"].values()), part
-text = subprocess.run([moefold, "check", recipe, "--all-ranks"], capture_output=True, text=True).stdout
+text = subprocess.run([moefold, "check", recipe, "--everything", "--all-ranks"], capture_output=True, text=True).stdout
 named = re.findall(r"(?:fits: |optimizer of |activations included: |^Fullest +)rank (\d+)", text, re.M)
 assert len(named) == 4 and set(named) == {str(rank)}, named
 P

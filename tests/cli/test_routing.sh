@@ -24,10 +24,10 @@ kill -TERM $pid
 wait $pid
 check interrupted_runs_leave_their_loads [ -s loads.json ]
 check nothing_is_left_beside_them [ "$(ls loads.json* | wc -l)" = 1 ]
-expect prices_take_them 0 'Routing +the fullest EP rank has 1\.[0-9]+ times the mean load in the mean layer' "$own" price "${gpus[@]}" --routing loads.json
+expect prices_take_them 0 'Routing +the fullest EP rank has 1\.[0-9]+ times the mean load in the mean layer' "$own" price --everything "${gpus[@]}" --routing loads.json
 expect plans_take_them 0 'Routing +the fullest EP rank has' "$own" plan --everything tiny --gpus 4xH100 --seq 1024 --gbs 8 --pin model.expert_model_parallel_size=4 --routing loads.json
 expect prices_print_them 0 '"routing": ?\{.*"file": ?"loads.json"' "$own" price "${gpus[@]}" --routing loads.json --json
-expect small_buffers_are_named 0 'a run needs moefold.moe_buffer_factor=2' "$own" price "${gpus[@]}" moefold.target=moefold --routing 2
+expect small_buffers_are_named 0 'a run needs moefold.moe_buffer_factor=2' "$own" price --everything "${gpus[@]}" moefold.target=moefold --routing 2
 peak() { grep -o '"peak_bytes": *[0-9]*' | head -1; }
 sed -E 's/"loads": \[[^]]*\]/"loads": [13, 13, 9, 9, 9, 9, 9, 9]/' loads.json >skewed.json
 at() { "$own" "$1" "${gpus[@]}" --json --routing "$2" | peak; }
@@ -80,8 +80,8 @@ holds the_word_overrides "s['routing']['skew'] == 1.3 and s['forced']['step_s'] 
 holds check_agrees "all(c[k] == n[k] for k in ('peak_bytes', 'usable_bytes', 'fits'))"
 holds plan_agrees "b['peak_bytes'] == q['peak_bytes'] == r['peak_bytes'] and abs(b['step_s'] / q['step_s'] - 1) < 1e-9"
 holds plan_has_the_other "p['routing']['skew'] == q['routing']['skew'] == 1.25 and p['forced'] == q['forced']"
-expect people_see_both 0 'with forced balance: a step of' "$own" price "${gpus[@]}"
-expect people_see_natural 0 'with natural routing .1.09 times.: a step of' "$own" price "${gpus[@]}" $forced
+expect people_see_both 0 'with forced balance: a step of' "$own" price --everything "${gpus[@]}"
+expect people_see_natural 0 'with natural routing .1.09 times.: a step of' "$own" price --everything "${gpus[@]}" $forced
 
 # ---- what is refused
 expect no_such_file 2 'neither a number nor a file' "$own" price "${gpus[@]}" --routing nowhere.json
