@@ -12,6 +12,9 @@
 #include "backend/comm/agree.h"
 #include "train/loop/trainer.h"
 
+/* Where other programs have more of the cores, predicted and measured times do not compare. */
+#define BUSY 0.1
+
 static void print_summary(const train_summary *sum, arena *a)
 {
     const char *loss = sum->skipped == sum->iterations
@@ -22,6 +25,18 @@ static void print_summary(const train_summary *sum, arena *a)
             : sum->interrupted ? "left"
                                : "done",
             (long long)sum->iterations, loss, text_grouped(a, (int64_t)sum->tokens_per_second));
+    if (sum->step <= 0 || sum->predicted <= 0) return;
+    double times = sum->step / sum->predicted, cores = (double)sysconf(_SC_NPROCESSORS_ONLN);
+    bool busy = sum->others > BUSY * cores;
+    const char *words = times > 1.995  ? arena_text(a, "%.1f times slower", times)
+                        : times > 1.05 ? arena_text(a, "%.0f %% slower", 100 * (times - 1))
+                        : times < 0.95 ? arena_text(a, "%.0f %% faster", 100 * (1 - times))
+                                       : "as predicted";
+    fprintf(stderr, "a step took %s (median), %s were predicted: %s\n", text_seconds(a, sum->step),
+            text_seconds(a, sum->predicted),
+            busy ? arena_text(a, "no comparison, because other programs had %.1f of %.0f cores",
+                              sum->others, cores)
+                 : words);
 }
 
 static int exit_of(const train_summary *sum)

@@ -79,6 +79,11 @@ expect a_trace_of_others_is_refused 2 'other.json: not a trace of moefold.*repai
 run=$work/runs/a
 expect a_run_has_a_folder 0 'done after 6 steps' "$moefold" train "${small[@]}" train.train_iters=6 --run "$run" \
     checkpoint.save="$work/save"
+for core in $(seq "$(nproc)"); do timeout 60 sh -c 'while :; do :; done' & done
+expect predicted_and_measured_meet 0 '^a step took [0-9.]+ m?s .median., [0-9.]+ m?s were predicted: no comparison, because other programs had [0-9.]+ of [0-9]+ cores' \
+    "$moefold" train "${small[@]}" train.train_iters=12 --run "$work/runs/busy"
+kill $(jobs -p)
+wait 2>/dev/null
 check all_files_are_there [ "$(ls "$run" | tr '\n' ' ')" = 'metrics.jsonl recipe.yaml routing.json summary.json trace.json.gz ' ]
 expect its_recipe_can_be_used 0 '^STEP' "$moefold" price "$run/recipe.yaml"
 expect its_loads_can_be_used 0 '^STEP' "$moefold" price "$run/recipe.yaml" --routing "$run/routing.json"

@@ -24,6 +24,7 @@
 #include "config/export.h"
 #include "backend/comm/agree.h"
 #include "train/loop/state.h"
+#include "report/compare_runs.h"
 
 enum { RECIPE_BYTES_MAX = 1 << 20 };
 
@@ -115,6 +116,18 @@ static double delay_of(const trainer *t)
     sum = steps > 0 ? sum / steps : 0;
     comm_sum(t->c, GROUP_WORLD, &sum, 1);
     return sum / (double)comm_size(t->c);
+}
+
+/* Cores that no rank had in those steps and other programs did, in the mean; -1: the ranks are on
+ * several machines, or nothing counts it. Collective. */
+static double others_of(const trainer *t)
+{
+    const system_count *first = &t->counted[COUNT_FIRST], *end = &t->counted[COUNT_END];
+    bool counts = !comm_shares_process(t->c) || comm_rank(t->c) == 0;
+    double used = counts ? end->used - first->used : 0;
+    comm_sum(t->c, GROUP_WORLD, &used, 1);
+    if (comm_local(t->c) != comm_size(t->c) || first->busy <= 0 || end->at <= first->at) return -1;
+    return fmax(0, (end->busy - first->busy - used) / (end->at - first->at));
 }
 
 /* ---- the summary */
@@ -270,7 +283,7 @@ static const char *outcome(const train_summary *sum, status st)
     return st ? "failed" : sum->interrupted ? "interrupted" : "finished";
 }
 
-static json_t *summary(const trainer *t, const train_summary *sum, status st, const error *err)
+static json_t *summary(const trainer *t, train_summary *sum, status st, const error *err)
 {
     ended_answer ended;
     summary_answer x = {.moefold = "run",
@@ -294,11 +307,16 @@ static json_t *summary(const trainer *t, const train_summary *sum, status st, co
     x.step_seconds = steps_of(&x.n_step_seconds, t, t->step_seconds);
     x.delay_seconds = steps_of(&x.n_delay_seconds, t, t->step_delays);
     if (!st) {
-        ended = (ended_answer){.delay_s = sum->delay, .memory = answer_memory_of(t, &sum->memory)};
+        ended = (ended_answer){.delay_s = sum->delay,
+                               .others_cores = sum->others < 0 ? NAN : sum->others,
+                               .memory = answer_memory_of(t, &sum->memory)};
         ended.traffic = traffic_of(&ended.n_traffic, &sum->traffic, t->a);
         ended.streams = streams_of(&ended.n_streams, &sum->traffic, t->a);
         add_parts(&ended, t);
         x.ended = &ended;
+        const measured_side steps = {.steps = x.step_seconds, .n = x.n_step_seconds};
+        sum->step = steps.n > 0 ? compare_steps(&steps, t->a).median : 0;
+        sum->predicted = ended.predicted ? ended.predicted->step_s : 0;
     }
     return answer_json(summary_answer, &x);
 }
@@ -309,6 +327,7 @@ status trainer_folder_close(trainer *t, train_summary *sum, status st, error *er
     if (t->delay_file >= 0) close(t->delay_file);
     if (!st) sum->memory = memory_of(t);
     if (!st) sum->delay = delay_of(t);
+    if (!st) sum->others = others_of(t);
     error why = {{0}};
     status s = OK;
     if (comm_rank(t->c) == 0) {

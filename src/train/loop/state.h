@@ -19,9 +19,10 @@
 enum { STEPS_KEPT = 4096 }; /* times of steps, for the run's summary */
 
 /* What the system counts: seconds in which the rank's thread could run and others had the cores;
- * bytes of the process in memory. */
+ * seconds of all cores in which this process ran, and in which anybody did; bytes of the process in
+ * memory. `at` is when. */
 typedef struct system_count {
-    double waited;
+    double at, waited, used, busy;
     int64_t resident, most_resident;
 } system_count;
 

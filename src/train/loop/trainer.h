@@ -67,7 +67,9 @@ typedef struct train_summary {
     comm_stats traffic;   /* a step; of each number the largest of all ranks */
     /* Where a folder of the run is written: */
     run_memory memory;
-    double delay; /* of a step: seconds without a core that others had, in the mean over ranks */
+    double delay;  /* of a step: seconds without a core that others had, in the mean over ranks */
+    double others; /* cores that other programs had in the mean; below 0: nobody counted */
+    double step, predicted; /* seconds of one, in the median; 0: there is none */
 } train_summary;
 
 /* Trains as the setup says; it is valid, and comm_groups has been called with it. Collective over
