@@ -110,7 +110,7 @@ static const struct section {
     {NULL, summary_answer_fields, false},        {"bench", bench_answer_fields, false},
     {"bench", bench_ranks_answer_fields, false}, {"bench", bench_recipe_answer_fields, false},
     {NULL, page_answer_fields, false},           {NULL, page_run_answer_fields, false},
-    {NULL, page_schedule_answer_fields, false}};
+    {NULL, page_tune_answer_fields, false},      {NULL, page_schedule_answer_fields, false}};
 
 /* Lines of at most WIDTH columns, and an empty one. */
 static void add_prose(textbuf *out, const char *words)

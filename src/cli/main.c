@@ -38,7 +38,7 @@ static const command table[] = {
     {"price", "RECIPE [key=value ...] [--stack NAME] [--routing SKEW|FILE] [--trace FILE] [--json]",
      "predict memory, step time and bottleneck, and the gain of single knob changes", false,
      command_price},
-    {"report", "RECIPE|PLAN|RUN|DIFFERENCE [key=value ...] -o page.html",
+    {"report", "RECIPE [PROFILE]|PLAN|RUN|TUNING|DIFFERENCE [key=value ...] -o page.html",
      "write an HTML page: the answer first, then schedule, memory, times, ranks and knobs", false,
      command_report},
     {"diff", "RECIPE|RUN RECIPE|RUN [key=value ...] [--tolerance PERCENT] [--json]",

@@ -16,11 +16,10 @@ typedef struct profile_words {
 } profile_words;
 
 /* Options whose next word is their value. */
-static const char with_value[] =
-    "--without|--steps|--stack|--versions|--gpus|--seq|--with|--from-megatron|--set|--command";
+static const char with_value[] = "-o|--out|--without|--steps|--stack|--versions|--gpus|--seq|--"
+                                 "with|--from-megatron|--set|--command";
 
-/* The last word that is a file, but not the first operand, which is the recipe. */
-static int find_file(const cli_words *w, arena *a)
+int profile_find_file(const cli_words *w, arena *a)
 {
     int n = 0, found = 0, second = 0;
     for (int i = 1; i < w->argc; i++) {
@@ -37,30 +36,25 @@ static int find_file(const cli_words *w, arena *a)
     return found ? found : second;
 }
 
-/* The words without that file. */
-static status read_recipe(recipe *r, const cli_words *w, int without, bool *done, arena *a,
-                          error *err)
+cli_words profile_recipe_words(const cli_words *w, int without, arena *a)
 {
     cli_words own = *w;
     own.argv = ARENA_ARRAY(a, char *, w->argc + 1);
     own.argc = 0;
     for (int i = 0; i < w->argc; i++)
         if (!without || i != without) own.argv[own.argc++] = w->argv[i];
-    return cli_read(a, &own, r, done, err);
+    return own;
 }
 
-static status read_words(profiled *q, const profile_words *w, error *err)
+status profile_options(profiled *q, const char *without, const char *steps, error *err)
 {
-    q->json = w->json;
-    q->why = w->why;
-    q->everything = w->everything;
-    if (w->steps) TRY(word_count("--steps", w->steps, STEPS_MAX, &q->steps, err));
-    if (!w->without) return OK;
-    if (strcmp(w->without, "optimizer") != 0)
+    if (steps) TRY(word_count("--steps", steps, STEPS_MAX, &q->steps, err));
+    if (!without) return OK;
+    if (strcmp(without, "optimizer") != 0)
         return error_set(
             err, ERR_INPUT,
             "--without %s: only the optimizer can be left out; repair: write --without optimizer",
-            w->without);
+            without);
     q->without_optimizer = true;
     return OK;
 }
@@ -95,7 +89,7 @@ static cost_kind largest_exposed(const price *p)
     return p->bubble > p->exposed[most] ? COST_PP : (cost_kind)most;
 }
 
-static status look(profiled *q, const recipe *r, const price_options *o, arena *a, error *err)
+status profile_look(profiled *q, const recipe *r, const price_options *o, arena *a, error *err)
 {
     waiting_begin("profile", "reading", WAITING_UNKNOWN, 0);
     status st = profile_read(&q->p, q->path, q->steps, a, err);
@@ -136,17 +130,21 @@ int command_profile(int argc, char **argv)
     error err = {{0}};
     bool done = false;
     cli_words words = {"profile", argc, argv, options, 6};
-    int file = find_file(&words, a);
-    status st = read_recipe(r, &words, file, &done, a, &err);
+    int file = profile_find_file(&words, a);
+    const cli_words of_recipe = profile_recipe_words(&words, file, a);
+    status st = cli_read(a, &of_recipe, r, &done, &err);
     if (!st && !done && !file)
         st = error_set(&err, ERR_INPUT,
                        "no profile is named; repair: moefold profile RECIPE FILE, where FILE is a "
                        "PyTorch-profiler trace, an Nsight SQLite export or a Megatron log");
     if (!st && !done) {
         q->path = argv[file];
-        st = read_words(q, &own, &err);
+        q->json = own.json;
+        q->why = own.why;
+        q->everything = own.everything;
+        st = profile_options(q, own.without, own.steps, &err);
     }
-    if (!st && !done) st = look(q, r, &(price_options){.stack = own.stack}, a, &err);
+    if (!st && !done) st = profile_look(q, r, &(price_options){.stack = own.stack}, a, &err);
     int code = st ? cli_fail("profile", st, &err) : OK;
     if (!st && !done && q->json) cli_json_print(profile_json(q, a));
     if (!st && !done && !q->json) profile_print(q, a);

@@ -29,6 +29,19 @@ typedef struct profiled {
     int n_fixes;
 } profiled;
 
+/* Which word is the profile: the last one that is a file behind the recipe, else the second; 0:
+ * there is none. */
+int profile_find_file(const cli_words *w, arena *a);
+
+/* The words without that one. */
+cli_words profile_recipe_words(const cli_words *w, int without, arena *a);
+
+/* --without and --steps; NULL: not given. */
+status profile_options(profiled *q, const char *without, const char *steps, error *err);
+
+/* Reads q->path, prices the recipe, makes rows and fixes. */
+status profile_look(profiled *q, const recipe *r, const price_options *o, arena *a, error *err);
+
 void profile_make_rows(profiled *q);
 void profile_print(const profiled *q, arena *a);
 json_t *profile_json(const profiled *q, arena *a);

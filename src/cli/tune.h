@@ -2,6 +2,7 @@
 #ifndef CLI_TUNE_H
 #define CLI_TUNE_H
 
+#include "answer/answer.h"
 #include "cli/cli.h"
 #include "measure/tune/tune.h"
 
@@ -18,6 +19,7 @@ void tune_print_close(int n);
 void tune_print_confirmed(const tune *t);
 void tune_print_done(const tune *t, const char *why, double seconds);
 
+const tune_answer *tune_answer_of(const tune *t, const char *why, arena *a);
 json_t *tune_json(const tune *t, const char *why, arena *a);
 
 /* tune_cluster.c: the next trial as files, and what its log says. */

@@ -1,7 +1,6 @@
 /* tune_print.c - a tuning for people, turn by turn, and for programs. */
 #include <stdio.h>
 
-#include "answer/answer.h"
 #include "cli/tune.h"
 
 void tune_print_start(const tune *t, const setup *s, arena *a)
@@ -87,8 +86,9 @@ void tune_print_done(const tune *t, const char *why, double seconds)
     cli_print("Files", "%s/best.yaml; %s/trials.jsonl; %s/hardware.yaml\n", t->dir, t->dir, t->dir);
 }
 
-json_t *tune_json(const tune *t, const char *why, arena *a)
+const tune_answer *tune_answer_of(const tune *t, const char *why, arena *a)
 {
+    tune_answer *out = ARENA_NEW(a, tune_answer);
     trial_answer *trials = ARENA_ARRAY(a, trial_answer, t->n);
     const trial *best = tune_pick(t), *first = first_measured(t);
     for (int i = 0; i < t->n; i++) {
@@ -108,11 +108,16 @@ json_t *tune_json(const tune *t, const char *why, arena *a)
                                    .wall = x->evidence ? wall_name(x->wall) : NULL,
                                    .evidence = x->evidence};
     }
-    const tune_answer x = {.dir = t->dir,
-                           .ended = why,
-                           .trials = trials,
-                           .n_trials = t->n,
-                           .best = best ? best->number : FIELD_NONE,
-                           .gain = best ? first->step_s / best->step_s - 1 : NAN};
-    return answer_json(tune_answer, &x);
+    *out = (tune_answer){.dir = t->dir,
+                         .ended = why,
+                         .trials = trials,
+                         .n_trials = t->n,
+                         .best = best ? best->number : FIELD_NONE,
+                         .gain = best ? first->step_s / best->step_s - 1 : NAN};
+    return out;
+}
+
+json_t *tune_json(const tune *t, const char *why, arena *a)
+{
+    return answer_json(tune_answer, tune_answer_of(t, why, a));
 }

@@ -4,6 +4,7 @@
 // first screen is the answer: a sentence, what can be copied, memory and time, and what would make it faster.
 function drawPage(data) {
 const own = data.own || null, plan = data.plan || null, run = data.run || null, refused = data.refused || null, diff = data.diff || null;
+const tune = data.tune || null, profile = data.profile || null, measured = run || tune || profile;
 const GIB = 2 ** 30;
 const narrow = matchMedia("(max-width: 760px)").matches;
 const place = id => document.getElementById(id);
@@ -340,24 +341,24 @@ function worthChanging() {
     fits.length ? [" The largest: ", code(fits[0].change), `, ${change(fits[0].gain)}.`] : null);
 }
 function head() {
-  const said = plan ? ofPlan() : run ? ofRun() : own ? ofRecipe() : refused ? ofRefused() : ofDiff(), p = own && own.price, box = place("head");
+  const said = plan ? ofPlan() : run ? ofRun() : tune ? ofTune() : profile ? ofProfile() : own ? ofRecipe() : refused ? ofRefused() : ofDiff(), p = own && own.price, box = place("head");
   const seq = plan ? plan.seq_length : diff ? null : subject.model.seq_length, gbs = plan ? plan.global_batch_size : own && own.global_batch_size;
-  const kind = plan ? "Plan" : diff ? "Comparison" : run ? "Run " + run.path : subject.recipe === modelName ? "Recipe" : subject.recipe;
+  const kind = plan ? "Plan" : diff ? "Comparison" : run ? "Run " + run.path : tune ? "Trials in " + tune.told.dir : profile ? "Profile " + profile.file : subject.recipe === modelName ? "Recipe" : subject.recipe;
   const facts = [kind, modelName, machine, seq ? `${grouped(seq)} tokens` : null, gbs ? `global batch ${grouped(gbs)}` : null].filter(Boolean);
-  document.title = [modelName, machine, diff ? "A against B" : plan ? "plan" : run ? "run" : "recipe"].filter(Boolean).join(", ") + " - moefold";
-  const c = own && own.copies, notes = own && !run ? own.violations.filter(v => v.severity !== "error") : [];
+  document.title = [modelName, machine, diff ? "A against B" : plan ? "plan" : data.kind].filter(Boolean).join(", ") + " - moefold";
+  const c = own && own.copies, notes = own && !measured ? own.violations.filter(v => v.severity !== "error") : [];
   box.append(el("p", { class: "kicker" }, facts.join(" · ")),
     el("h1", { class: said.good === false ? "bad" : said.good ? "good" : null }, diff && said.good !== false ? null : el("span", { class: "sign", "aria-hidden": "true" }, said.good === false ? "✗" : said.good ? "✓" : "…"), said.text + "."));
   for (const l of said.lines) box.append(el("p", { class: "line" }, l));
   if (plan && plan.complete === false && plan.best.length) box.append(el("p", { class: "bad" }, "The search was cut short: this is the best so far."));
-  if (p && !run && said.good) {
+  if (p && !measured && said.good) {
     const day = p.tokens_per_s_per_gpu * own.layout.world * 86400;
     const figures = [[p.tokens_per_s_per_gpu < 10 ? p.tokens_per_s_per_gpu.toPrecision(3) : grouped(p.tokens_per_s_per_gpu), "tokens/s a " + each],
       [p.tflops_per_gpu < 10 ? p.tflops_per_gpu.toPrecision(3) : grouped(p.tflops_per_gpu), "TFLOP/s a " + each], [percent(p.mfu_bf16), "MFU of BF16"],
       [day >= 1e12 ? (day / 1e12).toFixed(2) + " T" : day >= 1e9 ? (day / 1e9).toFixed(2) + " B" : (day / 1e6).toFixed(1) + " M", "tokens a day"]];
     box.append(el("ul", { class: "figures" }, figures.map(([v, w]) => el("li", {}, el("b", {}, v), " " + w))));
   }
-  if (p && !run) box.append(el("p", { class: "line" }, el("b", {}, `Bottleneck: ${p.wall}. `), p.evidence + ". All times are predicted.",
+  if (p && !measured) box.append(el("p", { class: "line" }, el("b", {}, `Bottleneck: ${p.wall}. `), p.evidence + ". All times are predicted.",
     own.estimate ? ` They are estimates: our kernels were not measured on ${own.gpu}.` : ""));
   box.append(el("div", { class: "bar copies" },
     c ? copier("Copy the recipe", "the recipe", c.recipe) : null,
@@ -368,11 +369,11 @@ function head() {
   const m = run && run.summary && run.summary.measured, longest = Math.max(p ? p.step_s : 0, m ? m.step_s : 0);
   if (own) box.append(el("div", { class: "bars" }, memoryBar(), el("div", {},
     m && m.parts.some(x => x.seconds > 0) ? timeBar("Time of a step, measured", m.parts, m.step_s, longest) : null,
-    timeBar(run ? "Time of a step, predicted" : "Time of a step", own.parts, p.step_s, longest))));
+    timeBar(measured ? "Time of a step, predicted" : "Time of a step", own.parts, p.step_s, longest))));
   if (diff && ofBoth.parts) box.append(el("div", { class: "bars" }, ends.map((x, i) =>
     timeBar(`Time of a step of ${x.letter}${x.m ? ", measured" : ""}`, partsOf("ab"[i]), x.step_s, Math.max(...ends.map(y => y.step_s))))));
-  if (own && !run) box.append(el("div", {}, worthChanging()));
-  const more = notes.map(v => el("li", {}, `${v.severity}: ${v.message}`)).concat((own && !run ? own.not_priced : []).map(n =>
+  if (own && !measured) box.append(el("div", {}, worthChanging()));
+  const more = notes.map(v => el("li", {}, `${v.severity}: ${v.message}`)).concat((own && !measured ? own.not_priced : []).map(n =>
     el("li", {}, "not priced: ", code(`${n.key}=${n.value}`), ` (the price assumes: ${n.assumed})`)),
     c && c.megatron_why_not ? [el("li", {}, `cannot be written for Megatron-LM: ${c.megatron_why_not}`)] : []);
   if (more.length) box.append(el("details", {}, el("summary", {}, some(more.length, "note")), el("ul", {}, more)));
@@ -1095,10 +1096,73 @@ function links() {
       { caption: "Messages of a step by stream", stack: true }) : null);
 }
 
+// ---- what was tried, and a profile of another program
+const recommended = () => tune.told.trials.find(t => t.trial === tune.told.best), firstTimed = () => tune.told.trials.find(t => t.end === "measured");
+function ofTune() {
+  const list = tune.told.trials, best = recommended(), first = firstTimed(), ends = {};
+  for (const t of list) ends[t.end] = (ends[t.end] || 0) + 1;
+  const counted = `${some(list.length, "trial")}: ${Object.entries(ends).map(([e, n]) => `${n} ${e}`).join(", ")}.`;
+  if (!best) return { good: list.some(t => t.end === "pending") ? null : false, text: "No trial was measured yet", lines: [counted], next: `moefold tune RECIPE --dir ${tune.told.dir}` };
+  const less = 1 - best.step_s / first.step_s;
+  return { good: true, lines: [best.change ? [code(best.change)] : "The recipe as it was given.", counted],
+    text: `Trial ${best.trial} is recommended: ${seconds(best.step_s)} a step` + (best.trial === first.trial ? ", and no change was faster" : `, ${percent(less)} less than trial ${first.trial}`),
+    next: cpu ? `moefold train ${tune.told.dir}/best.yaml` : `moefold launch ${tune.told.dir}/best.yaml` };
+}
+// A line for each of two numbers: measured is full, expected is outlined.
+const twoMeters = (m, e, most) => el("span", { "aria-hidden": "true", style: "display:block;min-width:100px" },
+  m > 0 ? el("span", { class: "meter measured", style: `width:${Math.max(0.3, 100 * m / most)}%` }) : null,
+  e > 0 ? el("span", { class: "meter predicted", style: `width:${Math.max(0.3, 100 * e / most)}%` }) : null);
+function trials() {
+  const list = tune.told.trials, first = firstTimed(), most = Math.max(...list.map(t => Math.max(t.step_s || 0, t.expected_s || 0)));
+  const rows = list.map(t => Object.assign([{ n: String(t.trial) }, el("span", {}, t.change ? code(t.change) : "no change", t.said ? el("span", { class: "soft" }, " " + t.said) : null),
+    twoMeters(t.step_s, t.expected_s, most), { n: t.expected_s > 0 ? seconds(t.expected_s) : "" }, { n: t.end === "measured" ? seconds(t.step_s) : t.end },
+    { n: t.end === "measured" && first !== t ? change(t.step_s / first.step_s - 1) : "" }, t.wall || ""], { cls: t.trial === tune.told.best ? "own" : null }));
+  card("trials", "Trials", el("p", { class: "soft" }, "In the order in which they were tried; the recommended one is marked. Times are those of the machine of the first trial."),
+    legend([["var(--data)", "measured (full)"], ["var(--mark)", "expected (outlined)"]]),
+    table([{ n: "Trial" }, "Change", "", { n: "Expected" }, { n: "Measured" }, { n: first ? `Against trial ${first.trial}` : "Change of time" }, "Limited by"], rows, { caption: "Trials", stack: true }));
+  card("reasons-of-trials", "Why each was tried", table([{ n: "Trial" }, "Because", "What it showed"],
+    list.map(t => [{ n: String(t.trial) }, t.reason, t.evidence ? `${t.wall}: ${t.evidence}` : t.said || t.end]), { caption: "Reasons of the trials", stack: true }));
+}
+function learned() {
+  const rows = tune.learned.filter(r => r.measured_s > 0 || r.predicted_s > 0).sort((a, b) => b.measured_s - a.measured_s);
+  if (!rows.length) return;
+  const most = Math.max(...rows.map(r => Math.max(r.measured_s, r.predicted_s)));
+  card("learned", "What was learned", el("p", { class: "soft" }, "Measured in the mean over all trials, and predicted for them by the machine as it was described. The quotients are in ",
+    code(tune.told.dir + "/hardware.yaml"), ", which later prices can use."),
+    table(["Part of the step", "", { n: "Predicted" }, { n: "Measured" }, { n: "Quotient" }], rows.map(r => [r.title, twoMeters(r.measured_s, r.predicted_s, most), { n: seconds(r.predicted_s) },
+      { n: seconds(r.measured_s) }, { n: r.predicted_s > 0 ? (r.measured_s / r.predicted_s).toPrecision(3) : "" }]), { caption: "Measured over predicted, by part of the step", stack: true }));
+}
+function ofProfile() {
+  const ratio = profile.measured_step_s / profile.predicted_step_s, lines = [];
+  if (profile.wall) lines.push(`Limited by ${profile.wall}: ${profile.evidence} (predicted: ${profile.predicted_wall}).`);
+  if (profile.explained < 0.995) lines.push(`${percent(1 - profile.explained)} of the time has no kind and no cause.`);
+  if (profile.measured_peak_bytes) lines.push(`${bytesText(profile.measured_peak_bytes)} reserved at most, ${bytesText(profile.predicted_peak_bytes)} predicted.`);
+  return { good: ratio < 1.15 ? true : null, lines, next: `moefold plan --against ${own.words}`,
+    text: profile.measured_step_s > 0 ? `${seconds(profile.measured_step_s)} a step, ${ratio.toPrecision(3)} times as long as predicted (${seconds(profile.predicted_step_s)})` +
+      (profile.gpu ? `, on ${profile.gpu}` : "") : "No step was measured" };
+}
+function profiled() {
+  const m = r => r.measured_s || 0, p = r => r.predicted_s || 0, rows = profile.rows.filter(r => m(r) > 0 || p(r) > 0).sort((a, b) => Math.max(m(b), p(b)) - Math.max(m(a), p(a)));
+  const most = Math.max(...rows.map(r => Math.max(m(r), p(r)))), known = r => r.measured_s !== null && r.measured_s !== undefined;
+  if (rows.length) card("profiled", "Predicted and measured", el("p", { class: "soft" }, `${profile.source}. Every instant has a kind or a cause of waiting; communication counts while compute waits for it.`),
+    legend([["var(--data)", "measured (full)"], ["var(--mark)", "predicted (outlined)"]]),
+    table(["Kind", "", { n: "Measured" }, { n: "Predicted" }, { n: "Difference" }, { n: "Hidden" }], rows.map(r => [r.title, twoMeters(m(r), p(r), most),
+      { n: known(r) ? seconds(m(r)) : "not told" }, { n: seconds(p(r)) }, { n: known(r) ? (m(r) >= p(r) ? "+" : "−") + seconds(Math.abs(m(r) - p(r))) : "" }, { n: r.hidden_s > 0 ? seconds(r.hidden_s) : "" }])
+      .concat([Object.assign(["Step", "", { n: seconds(profile.measured_step_s) }, { n: seconds(profile.predicted_step_s) },
+        { n: change(profile.measured_step_s / profile.predicted_step_s - 1) }, { n: "" }], { cls: "own" })]), { caption: "Time by kind, measured and predicted", stack: true }));
+  if (profile.fixes.length) card("fixes", "What the guides do about it", el("p", { class: "soft" }, `Against ${profile.wall}, in the guides' order, with the predicted gain.`),
+    table(["What", "Change", { n: "Tokens/s" }, "Memory"], profile.fixes.map(f => [f.what, f.change ? code(f.change) : "no knob", { n: f.change ? change(f.gain) : "not predicted" },
+      !f.change ? "" : f.fits ? "fits" : "does not fit"]), { caption: "Changes against what limits the step", stack: true }));
+  if (profile.unknown.length) card("unknown", "Kernels that are not known", table(["Kernel", { n: "Times" }, { n: "Time" }, "Operation"],
+    profile.unknown.map(u => [u.kernel, { n: grouped(u.times) }, { n: seconds(u.seconds) }, u.operation || ""]), { caption: "Kernels without a kind" }));
+}
+
 // ---- all of it
 head();
 rules();
 difference();
+if (tune) { trials(); learned(); }
+if (profile) profiled();
 if (run) { losses(); beside(); }
 rows();
 reasons();

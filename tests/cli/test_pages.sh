@@ -57,6 +57,13 @@ page on-cpu tiny cluster.gpu=cpu cluster.n_gpus=8 tp=2 pp=2 vpp=2 ep=4 etp=1 mbs
 page ours tiny cluster.gpu=h100 moefold.target=moefold --gpus 8xH100 gbs=16
 page deep 1 llama-3.1-405b --gpus 512xH100 tp=8 pp=16 gbs=64 seq=8K --brief
 
+# ---- trials of an invented machine, and profiles beside their recipes
+MOEFOLD=$moefold CACHE=$work/cache MOEFOLD_TUNE_PROGRAM=$PWD/tests/measure/machine.py "$moefold_test" tune tiny cluster.gpu=cpu \
+    seq=64 gbs=16 mbs=1 --dir "$work/tuned" >"$work/log" 2>&1 || cat "$work/log"
+page tuned "$work/tuned"
+page profile qwen3-30b-a3b model.num_layers=4 --gpus 1xH200 seq=4K gbs=1 mbs=1 tests/data/profile/megatron-1x4k.json.gz --without optimizer
+page log recipes/qwen3-30b-4k-h100.yaml tests/data/profile/megatron.log
+
 # ---- runs: finished, going on, failed, of a dense model
 export OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive
 trained() { # NAME then words of train

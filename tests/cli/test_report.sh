@@ -18,7 +18,16 @@ expect run_is_written 0 'Written to' "$moefold" report "$work/trained" -o "$work
 mkdir "$work/half" && cp "$work/trained"/{recipe.yaml,metrics.jsonl} "$work/half" && printf '{"event":"itera' >>"$work/half/metrics.jsonl"
 expect a_run_that_goes_on_is_written 0 'Written to' "$moefold" report "$work/half" -o "$work/half.html"
 
-pages=(recipe plan folded large none run half)
+"$moefold" tune recipes/qwen3-30b-4k-h100.yaml --dir "$work/far" --next >"$work/log" 2>&1 || cat "$work/log"
+expect a_tuning_that_waits_is_written 0 'Written to' "$moefold" report "$work/far" -o "$work/far.html"
+"$moefold" tune recipes/qwen3-30b-4k-h100.yaml --dir "$work/far" --tell tests/data/profile/megatron.log >"$work/log" 2>&1 || cat "$work/log"
+cp -r "$work/far" "$work/far.before"
+expect a_tuning_is_written 0 'Written to' "$moefold" report "$work/far" -o "$work/tune.html"
+check and_stays_as_it_was diff -r "$work/far" "$work/far.before"
+expect a_profile_is_written 0 'Written to' "$moefold" report recipes/qwen3-30b-4k-h100.yaml tests/data/profile/megatron.log -o "$work/profile.html"
+expect no_such_profile 2 'none.json: No such file' "$moefold" report tiny "$work/none.json2/none.json" -o "$work/x.html"
+
+pages=(tune profile recipe plan folded large none run half)
 data_of() { python3 - "$1" <<'PY'
 import json, re, sys
 text = open(sys.argv[1]).read()
@@ -45,6 +54,16 @@ assert [x["own"] for x in d["ladder"]].count(True) == 1 and d["front"] and d["be
 assert len(d["knobs"]) > 250 and all(k[3] for k in d["knobs"] if k[2] == "derived")
 ' "$work/price.json"
 }
+tried_and_profiled() {
+    python3 -c '
+import json, sys
+t, p = (json.loads(next(l for l in open(f) if l.startswith("{"))) for f in sys.argv[1:])
+assert t["kind"] == "tune" and t["tune"]["told"]["best"] == 0, t["tune"]
+assert t["tune"]["told"]["trials"][0]["step_s"] == 21.1 and t["own"]["price"]["step_s"] > 0
+assert p["kind"] == "profile" and p["profile"]["wall"] == "communication" and p["profile"]["fixes"]
+' "$work/tune.data.json" "$work/profile.data.json"
+}
+check trials_and_profiles_are_there tried_and_profiled
 check numbers_are_those_of_price same_as_price
 winner_is_drawn() {
     sed -n '/^{/p' "$work/plan.data.json" | python3 -c '

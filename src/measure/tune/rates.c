@@ -94,6 +94,9 @@ void tune_learn(tune *t)
     }
     arena_destroy(a);
     if (r.n) apply(&t->hw, &r);
+    memcpy(t->measured, r.measured, sizeof r.measured);
+    memcpy(t->predicted, r.predicted, sizeof r.predicted);
+    t->n_learned = r.n;
 }
 
 void tune_see_wall(const tune *t, trial *x)

@@ -115,7 +115,8 @@ static bool take_line(tune *t, json_t *o)
     return true;
 }
 
-static status read_lines(tune *t, error *err)
+/* `mends`: an incomplete last line is removed from the file, else passed over. */
+static status read_lines(tune *t, bool mends, error *err)
 {
     const char *path = path_of(t, "trials.jsonl");
     char *data;
@@ -126,7 +127,7 @@ static status read_lines(tune *t, error *err)
     for (char *line = data; !s && *line; number++) {
         char *end = strchr(line, '\n');
         if (!end) { /* I1 */
-            if (truncate(path, line - data) == 0) return OK;
+            if (!mends || truncate(path, line - data) == 0) return OK;
             return error_set(err, ERR_MACHINE,
                              "%s: the last line is incomplete and cannot be removed: %s", path,
                              strerror(errno));
@@ -202,7 +203,14 @@ status tune_open(tune *t, error *err)
 {
     TRY(file_make_folder(t->dir, err));
     TRY(same_start(t, err));
-    TRY(read_lines(t, err));
+    TRY(read_lines(t, true, err));
+    tune_learn(t);
+    return OK;
+}
+
+status tune_look(tune *t, error *err)
+{
+    TRY(read_lines(t, false, err));
     tune_learn(t);
     return OK;
 }

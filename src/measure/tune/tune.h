@@ -59,6 +59,8 @@ typedef struct tune {
     const recipe *start; /* before setup_init, pins and all */
     bool pinned[K_COUNT];
     hardware base, hw; /* as it was described; as the trials measured it */
+    double measured[STEP_PARTS], predicted[STEP_PARTS]; /* sums over the trials, with `base` */
+    int n_learned;                                      /* trials whose parts those are */
     trial trials[TRIALS_MAX];
     int n;
     /* Machines that are invented: set `end`, `step_s`, `spread` and `parts` of a trial by its
@@ -76,6 +78,8 @@ PLANTED status planted_trial(const char **path, error *err);
 
 /* Makes it, or reads what is there. ERR_INPUT: it is of another recipe, or a line is damaged. */
 status tune_open(tune *t, error *err);
+/* Reads a folder that is there, and writes nothing. */
+status tune_look(tune *t, error *err);
 /* Appends the trial's line, and writes hardware.yaml and best.yaml anew. */
 status tune_record(tune *t, const trial *x, error *err);
 status tune_write_recipe(const tune *t, const trial *x, error *err);
