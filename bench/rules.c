@@ -30,7 +30,7 @@ typedef struct bench {
     recipe r;
     setup s;
     violations found;
-    const char *const *fix;
+    edits fix;
 } bench;
 
 static void must(status st, const error *err)

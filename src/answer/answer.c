@@ -195,7 +195,7 @@ const violation_answer *answer_violations(int *n, const violations *found, arena
         const violation *v = &found->list[i];
         const char *const **others = ARENA_ARRAY(a, const char *const *, REPAIRS_MAX + 1);
         const repair_answer **prices = ARENA_ARRAY(a, const repair_answer *, v->n_repairs);
-        for (int k = 1; k < v->n_repairs; k++) others[k - 1] = v->repairs[k];
+        for (int k = 1; k < v->n_repairs; k++) others[k - 1] = violation_words(v, k, a);
         for (int k = 0; k < v->n_repairs; k++) {
             const repair_price *p = &v->prices[k];
             repair_answer *x = p->valid ? ARENA_NEW(a, repair_answer) : NULL;
@@ -208,7 +208,7 @@ const violation_answer *answer_violations(int *n, const violations *found, arena
         list[i] = (violation_answer){.rule = v->rule->id,
                                      .severity = severity_name(v->rule->severity),
                                      .message = v->message,
-                                     .repair = v->n_repairs ? v->repairs[0] : NULL,
+                                     .repair = v->n_repairs ? violation_words(v, 0, a) : NULL,
                                      .alternatives = others,
                                      .repair_prices = prices,
                                      .n_repair_prices = v->n_repairs};

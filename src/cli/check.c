@@ -31,7 +31,8 @@ static const char *nothing_text(const checked *c, arena *a)
 static void print_repair(const violation *v, arena *a)
 {
     for (int k = 0; k < v->n_repairs; k++) {
-        printf("           %s %s", k ? "or:     " : "repair: ", words_text(v->repairs[k], a));
+        printf("           %s %s",
+               k ? "or:     " : "repair: ", words_text(violation_words(v, k, a), a));
         const char *cost = repair_text(&v->prices[k], a);
         if (cost) printf("\n                    (%s)", cost);
         printf("\n");
@@ -39,7 +40,7 @@ static void print_repair(const violation *v, arena *a)
     if (v->n_repairs || !v->n_tried || v->rule->severity == NOTE) return;
     printf("           no repair was found; each of these leaves it or breaks another rule:\n");
     for (int k = 0; k < v->n_tried; k++)
-        printf("                    %s\n", words_text(v->tried[k], a));
+        printf("                    %s\n", words_text(edits_words(v->tried[k], a), a));
 }
 
 /* Those of `least` and worse. */

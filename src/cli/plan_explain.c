@@ -51,7 +51,7 @@ static void say_warnings(const plan_answer *p, arena *a)
     for (int i = 0; i < v->n; i++) {
         printf("         %s: %s\n", v->list[i].rule->id, v->list[i].message);
         for (int k = 0; k < v->list[i].n_repairs; k++) {
-            printf("           repair: %s", words_text(v->list[i].repairs[k], a));
+            printf("           repair: %s", words_text(violation_words(&v->list[i], k, a), a));
             const char *cost = repair_text(&v->list[i].prices[k], a);
             printf(" (%s)\n", cost                          ? cost
                               : v->list[i].prices[k].priced ? "the same speed"

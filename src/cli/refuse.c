@@ -20,7 +20,7 @@ bool cli_refuse(const char *name, const setup *s, arena *a)
         fprintf(stderr, "moefold %s: %s%s%s %s: %s\n", name, colour_on(stderr, cli_colour(kind)),
                 severity_name(kind), colour_off(stderr), v->rule->id, v->message);
         if (!v->n_repairs) continue;
-        const char *const *words = recipe_appended(&s->r, v->repairs[0], a);
+        const char *const *words = recipe_appended(&s->r, edits_words(v->repairs[0], a), a);
         fprintf(stderr, "    repair: %s\n", words_text(words, a));
     }
     return found.n_errors > 0;

@@ -107,7 +107,8 @@ static json_t *refused_json(const report_job *j, const error *why, arena *a)
                              .gpus = recipe_int(&s->r, K_N_GPUS),
                              .model = answer_model(s, a),
                              .why_not = why->text};
-    if (!rules_fix(j->given, a, &x.fix)) x.fix = NULL;
+    edits fix;
+    if (rules_fix(j->given, a, &fix)) x.fix = edits_words(fix, a);
     x.violations = answer_violations(&x.n_violations, j->found, a);
     return answer_json(page_refused_answer, &x);
 }

@@ -67,9 +67,10 @@ static void find_nearest(nearest *n, const recipe *given, const setup *s, knob_s
         if (n->found) return;
         for (int i = 0; i < n_gaps; i++) add_words(n, gaps[i].instead, a);
         if (!n_gaps) {
-            const char *const *fix = NULL;
-            if (!rules_fix(&n->r, a, &fix)) return;
-            for (; *fix && n->n_words < WORDS_MAX; fix++) n->words[n->n_words++] = *fix;
+            edits e;
+            if (!rules_fix(&n->r, a, &e)) return;
+            for (const char *const *fix = edits_words(e, a); *fix && n->n_words < WORDS_MAX; fix++)
+                n->words[n->n_words++] = *fix;
         }
         if (n->n_words == from || !apply_words(n, from, a)) return;
     }

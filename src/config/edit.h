@@ -1,5 +1,7 @@
 /* edit.h - a knob and what it is set to, typed: a change of a recipe until it is printed.
  *
+ * What rules repair is read once (edit_read), and keeps the spelling in which it is printed.
+ *
  * Tables of changes are written with the macros: EDITS(SET_WORD(DISPATCHER, ALLTOALL),
  * SET_NULL(FLEX)). Where two edits of a list name one knob, the later one holds. */
 #ifndef CONFIG_EDIT_H
@@ -16,7 +18,8 @@ typedef enum edit_kind {
     EDIT_WORD,
     EDIT_WORDS, /* a list */
     EDIT_DOUBLE,
-    EDIT_HALVE /* of what a job has: edits_resolve */
+    EDIT_HALVE, /* of what a job has: edits_resolve */
+    EDIT_READ   /* from words */
 } edit_kind;
 
 typedef struct edit {
@@ -31,6 +34,11 @@ typedef struct edit {
             const signed char *word; /* J_... */
             size_t n;
         } words;
+        struct {
+            value v;
+            const char *key;  /* another key of the knob, or an option without one (k is K_COUNT) */
+            const char *text; /* "key=value" */
+        } read;
     };
 } edit;
 
@@ -77,10 +85,31 @@ bool edits_apply(recipe *r, edits e, const char *why);
 /* As a command line takes them: "key=value key=value". */
 const char *edits_text(edits e, arena *a);
 
+/* One each, ending with NULL. */
+const char *const *edits_words(edits e, arena *a);
+
+/* Of "key=value". False: the knob does not take it. */
+bool edit_read(edit *out, const char *assignment, arena *a);
+
+/* The same, in an arena that lives longer. */
+edits edits_kept(edits e, arena *a);
+
 /* Both, one after the other. */
 edits edits_join(edits first, edits then, arena *a);
 
 bool edits_name(edits e, knob_id k);
+
+/* Does one of them set what this one does, to the same value? */
+bool edits_have(edits e, const edit *x, arena *a);
+
+/* As sets, of which each sets a thing once: with one more, in the place of an earlier one; without
+ * the i-th; with those of `more` that are not there yet (false: one has another value there). */
+edits edits_put(edits set, edit one, arena *a);
+edits edits_without(edits set, size_t i, arena *a);
+bool edits_add(edits *set, edits more, arena *a);
+
+/* Leaves out what can be left out, the last first, as long as `enough` says so of what stays. */
+edits edits_thin(edits set, bool (*enough)(void *with, edits set), void *with, arena *a);
 
 /* Has the job this value already? Not of lists, numbers with a fraction, TWICE and HALF. */
 bool edit_holds(const edit *e, const job *j);

@@ -19,5 +19,6 @@ void advise(violations *found, const recipe *given, const setup *s, const struct
     }
     for (int i = 0; i < found->n; i++)
         for (int k = 0; k < found->list[i].n_repairs; k++)
-            found->list[i].repairs[k] = recipe_appended(given, found->list[i].repairs[k], a);
+            found->list[i].words[k] =
+                recipe_appended(given, edits_words(found->list[i].repairs[k], a), a);
 }

@@ -68,23 +68,24 @@ static status find_fix(checked *c, const recipe *r, bool whole, arena *a, error 
     bool broken = c->found.n_errors > 0;
     c->fixable = !broken && !fit_too_large(&c->memory);
     if (c->fixable || !(whole || check_of_state(&c->found))) return OK;
-    if (broken && !rules_fix(r, a, &c->fix)) return OK;
+    if (broken && !rules_fix(r, a, &c->repair)) return OK;
     recipe *valid = ARENA_NEW(a, recipe);
     setup *s = ARENA_NEW(a, setup);
     violations found;
     fit f;
     hardware hw;
-    c->fixable = rules_apply(valid, r, c->fix, a) && !setup_init(s, valid, a, err);
+    c->fixable = rules_apply(valid, r, c->repair, a) && !setup_init(s, valid, a, err);
     if (!c->fixable) return OK;
     rules_check(&found, s, false, a);
     TRY(fit_asked(&f, s, &found, a, err));
     if (!fit_too_large(&f)) return OK;
     TRY(machine_of_setup(&hw, s, a, err));
-    autofit_memory(&c->autofitted, r, c->fix, &hw, whole ? SEARCH_SECONDS : QUICK_SECONDS, a);
+    autofit_memory(&c->autofitted, r, c->repair, &hw, whole ? SEARCH_SECONDS : QUICK_SECONDS, a);
     c->fixable = c->autofitted.done;
-    if (c->fixable) c->fix = c->autofitted.overrides;
+    if (c->fixable) c->repair = c->autofitted.e;
     if (!c->fixable && !c->w.json)
-        autofit_more_gpus(&c->autofitted, r, c->fix, &hw, whole ? MORE_SECONDS : QUICK_SECONDS, a);
+        autofit_more_gpus(&c->autofitted, r, c->repair, &hw, whole ? MORE_SECONDS : QUICK_SECONDS,
+                          a);
     return OK;
 }
 
@@ -93,9 +94,9 @@ static void ready_repairs(checked *c, const recipe *r, arena *a)
 {
     violation *state = check_of_state(&c->found);
     rules_prove(&c->found, c->s, false, a);
-    if (state && c->fixable && c->fix[0]) state->repairs[state->n_repairs++] = c->fix;
+    if (state && c->fixable && c->repair.n) state->repairs[state->n_repairs++] = c->repair;
     advise(&c->found, r, c->s, &c->memory, a);
-    c->fix = recipe_appended(r, c->fix, a);
+    c->fix = recipe_appended(r, edits_words(c->repair, a), a);
 }
 
 static status check_setup(checked *c, const recipe *r, bool whole, arena *a, error *err)

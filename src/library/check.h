@@ -21,7 +21,8 @@ typedef struct checked {
     const setup *s;
     violations found;
     fit memory;
-    const char *const *fix;
+    edits repair;           /* what makes it valid and fit */
+    const char *const *fix; /* the same in words for the command at hand */
     bool fixable;
     autofit autofitted;        /* where memory had to be */
     const audit_result *audit; /* NULL: not asked for */

@@ -79,15 +79,15 @@ static status search_wider(plan_answer *p, search_options *o, arena *a, error *e
 }
 
 /* I2. Does a repair change nothing but what is open, and is no matter of what the job is? */
-static bool is_open(const recipe *given, const char *const *repair, arena *a)
+static bool is_open(const recipe *given, edits repair)
 {
     static const knob_id purpose[] = {K_MODEL,  K_SYSTEM, K_TARGET, K_GPU,
                                       K_N_GPUS, K_SEQ,    K_GBS,    K_PRECISION};
-    for (; *repair; repair++) {
-        int k = knob_find(arena_copy(a, *repair, strcspn(*repair, "=")), NULL);
-        if (k < 0 || given->knob[k].from != FROM_NOTHING || axis_decides((knob_id)k)) return false;
-        for (size_t i = 0; i < sizeof purpose / sizeof purpose[0]; i++)
-            if (k == (int)purpose[i]) return false;
+    for (size_t i = 0; i < sizeof purpose / sizeof purpose[0]; i++)
+        if (edits_name(repair, purpose[i])) return false;
+    for (size_t i = 0; i < repair.n; i++) {
+        knob_id k = repair.list[i].k;
+        if (k == K_COUNT || given->knob[k].from != FROM_NOTHING || axis_decides(k)) return false;
     }
     return true;
 }
@@ -98,8 +98,8 @@ static bool set_open(plan_answer *p, arena *a)
     for (int i = 0; i < never->n; i++)
         for (int k = 0; k < never->list[i].n_repairs; k++) {
             recipe *r = ARENA_NEW(a, recipe);
-            const char *const *words = never->list[i].repairs[k];
-            if (!is_open(p->given, words, a) || !rules_apply(r, p->given, words, a)) continue;
+            edits e = never->list[i].repairs[k];
+            if (!is_open(p->given, e) || !rules_apply(r, p->given, e, a)) continue;
             p->given = r;
             return true;
         }

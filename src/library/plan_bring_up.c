@@ -119,7 +119,7 @@ static bring_up_step step_of(const plan_answer *p, const bring_up_layout *x, bri
                            .what = there ? what_of(p, k, a) : topics[k],
                            .skipped = why_skipped(p, x, k, a),
                            .added = added_text(x, a),
-                           .added_rules = x->added_rules,
+                           .added_rules = x->added_rules.n ? edits_words(x->added_rules, a) : NULL,
                            .r = x->r,
                            .p = x->p};
 }

@@ -25,15 +25,9 @@ static bool by_words(const recipe *r, knob_id k)
     return r->knob[k].from == FROM_USER && text_equal(r->knob[k].why, PLAN_BY_WORDS);
 }
 
-static bool changes_pin(const recipe *given, const char *assignment)
+static bool changes_pin(const recipe *given, const edit *e)
 {
-    for (int k = 0; k < K_COUNT; k++) {
-        size_t n = strlen(knobs[k].key);
-        if (by_words(given, (knob_id)k) && strncmp(assignment, knobs[k].key, n) == 0 &&
-            assignment[n] == '=')
-            return true;
-    }
-    return false;
+    return e->k != K_COUNT && by_words(given, e->k);
 }
 
 /* ---- repairs */
@@ -57,13 +51,13 @@ static bool some_layout(const recipe *r, const search_options *o, arena *a)
     return search_quickly(there, r, o, a) && there->counts.legal > 0;
 }
 
-/* With these words, does the rule allow layouts, and no other rule forbid all? */
-static bool repairs(const plan_answer *p, const search_options *o, const violation *v,
-                    const char *const *words, arena *a)
+/* With these edits, does the rule allow layouts, and no other rule forbid all? */
+static bool repairs(const plan_answer *p, const search_options *o, const violation *v, edits e,
+                    arena *a)
 {
     recipe *r = ARENA_NEW(a, recipe);
     search_result *there = ARENA_NEW(a, search_result);
-    if (!rules_apply(r, p->given, words, a) || !search_quickly(there, r, o, a)) return false;
+    if (!rules_apply(r, p->given, e, a) || !search_quickly(there, r, o, a)) return false;
     for (int i = 0; i < there->never.n; i++) {
         const rule *left = there->never.list[i].rule;
         if (left == v->rule || !error_of(&p->result->never, left->id)) return false;
@@ -77,9 +71,9 @@ static const char *repair_of(const plan_answer *p, const search_options *o, cons
 {
     for (int of_pins = 1; of_pins >= 0; of_pins--)
         for (int i = 0; i < v->n_repairs; i++)
-            if (changes_pin(p->given, v->repairs[i][0]) == of_pins &&
+            if (changes_pin(p->given, &v->repairs[i].list[0]) == of_pins &&
                 repairs(p, o, v, v->repairs[i], a))
-                return words_text(recipe_appended(p->given, v->repairs[i], a), a);
+                return words_text(recipe_appended(p->given, edits_words(v->repairs[i], a), a), a);
     return NULL;
 }
 

@@ -45,9 +45,8 @@ static bool build(bring_up_layout *out, const making *m, const variant *v)
 {
     arena *a = m->a;
     recipe *r = ARENA_NEW(a, recipe);
-    error err = {{0}};
     try_result t;
-    const char *const *fix = NULL;
+    edits fix = NO_EDITS;
     out->end = BRING_UP_NO_LAYOUT;
     if (!variant_recipe(r, v, m->j, a)) return false;
     if (!try_recipe(&t, r, &m->j->t, a)) {
@@ -55,8 +54,7 @@ static bool build(bring_up_layout *out, const making *m, const variant *v)
         out->end = BRING_UP_RULE;
         out->rule = t.found.list[0].rule;
         if (!rules_fix(r, a, &fix)) return false;
-        for (const char *const *w = fix; *w; w++)
-            if (recipe_override(r, *w, "bring-up", &err)) return false;
+        if (!edits_apply(r, fix, "bring-up")) return false;
         if (!try_recipe(&t, r, &m->j->t, a)) return false;
     }
     out->end = t.fits ? BRING_UP_MADE : BRING_UP_NO_ROOM;
@@ -96,7 +94,7 @@ static void make_fit(bring_up_layout *out, const making *m)
             variant v;
             if (host != out->before.offload) e = edits_join(e, move_optimizer(host, m->a), m->a);
             bool good = variant_edit(&v, &out->v, m->j, e, m->a) && build(&one, m, &v) &&
-                        !one.added_rules && one.p.fits && one.n_warnings <= out->n_warnings &&
+                        !one.added_rules.n && one.p.fits && one.n_warnings <= out->n_warnings &&
                         (!best.p.fits || one.p.step_s < best.p.step_s);
             if (good)
                 best = one;

@@ -31,8 +31,8 @@ typedef struct bring_up_layout {
     const rule *rule;
     choice before; /* more is recomputed or on the host in `v`, so that it fits */
     variant v;
-    const char *const *added_rules; /* overrides so that it breaks no rule; NULL: none */
-    int n_warnings;                 /* and notes */
+    edits added_rules; /* so that it breaks no rule */
+    int n_warnings;    /* and notes */
     recipe *r;
     price p;
 } bring_up_layout;

@@ -24,11 +24,9 @@ typedef struct changing {
     arena *a;
 } changing;
 
-/* Edits, a repair as rules write it, and what leaves the rest of the job as it is. */
+/* Edits, a repair, and what leaves the rest of the job as it is. */
 typedef struct change {
-    edits own;
-    const char *const *repair; /* ends with NULL; NULL: none */
-    edits job;
+    edits own, repair, job;
 } change;
 
 static bool differs(const changing *w, const setup *after)
@@ -38,35 +36,14 @@ static bool differs(const changing *w, const setup *after)
     return false;
 }
 
-static bool repair_names(const char *const *repair, knob_id k)
-{
-    size_t n = strlen(knobs[k].key);
-    for (; repair && *repair; repair++)
-        if (text_starts(*repair, knobs[k].key) && (*repair)[n] == '=') return true;
-    return false;
-}
-
 static bool names(const change *c, knob_id k)
 {
-    return edits_name(c->own, k) || repair_names(c->repair, k) || edits_name(c->job, k);
+    return edits_name(c->own, k) || edits_name(c->repair, k) || edits_name(c->job, k);
 }
 
-static bool apply(recipe *r, const change *c)
+static edits all_of(const change *c, arena *a)
 {
-    error err = {{0}};
-    if (!edits_apply(r, c->own, "change")) return false;
-    for (const char *const *x = c->repair; x && *x; x++)
-        if (recipe_override(r, *x, "change", &err)) return false;
-    return edits_apply(r, c->job, "change");
-}
-
-static const char *text_of(const change *c, arena *a)
-{
-    textbuf t = text_init(a);
-    text_add(&t, "%s", edits_text(c->own, a));
-    for (const char *const *x = c->repair; x && *x; x++) text_add(&t, "%s%s", t.n ? " " : "", *x);
-    if (c->job.n) text_add(&t, " %s", edits_text(c->job, a));
-    return t.s;
+    return edits_join(edits_join(c->own, c->repair, a), c->job, a);
 }
 
 /* A change of stages leaves the split to be derived again. */
@@ -98,7 +75,7 @@ static bool changed(try_result *out, const changing *w, const change *c)
     *r = *w->given;
     r->a = w->a;
     bool strung = moves_stages(c) && recipe_open_layout(r);
-    if (!apply(r, c)) return false;
+    if (!edits_apply(r, all_of(c, w->a), "change")) return false;
     if (strung) recipe_keep_stages(r, w->before->pipe.pp * w->before->pipe.vpp);
     return try_recipe(out, r, &(try_job){.world = w->before->lay.world}, w->a) &&
            differs(w, out->s);
@@ -129,7 +106,7 @@ static void add_job(const changing *w, change *c)
     error err = {{0}};
     *r = *w->j->given;
     r->a = w->a;
-    if (!apply(r, c) || setup_init(s, r, w->a, &err)) return;
+    if (!edits_apply(r, all_of(c, w->a), "change") || setup_init(s, r, w->a, &err)) return;
     for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++) {
         edit was = {kept[i], EDIT_INT, {.whole = job_int(&w->before->j, kept[i])}};
         if (!names(c, kept[i]) && !job_same(&s->j, &w->before->j, kept[i])) add(&c->job, was, w->a);
@@ -142,13 +119,13 @@ static bool add_repair(change *c, const violation *v, arena *a)
 {
     int i = 0;
     while (i < v->n_repairs &&
-           (repair_names(v->repairs[i], K_GBS) || repair_names(v->repairs[i], K_N_GPUS)))
+           (edits_name(v->repairs[i], K_GBS) || edits_name(v->repairs[i], K_N_GPUS)))
         i++;
     if (i == v->n_repairs) return false;
     edits all = c->own;
     c->own = (edits)NO_EDITS;
     for (size_t k = 0; k < all.n; k++)
-        if (!repair_names(v->repairs[i], all.list[k].k)) add(&c->own, all.list[k], a);
+        if (!edits_name(v->repairs[i], all.list[k].k)) add(&c->own, all.list[k], a);
     c->repair = v->repairs[i];
     return true;
 }
@@ -164,7 +141,7 @@ static bool priced(price_change *out, const changing *w, change *c)
     if (!good || !try_affords(w->j->budget, t.s)) return false;
     try_more(&t, &(try_job){.hw = w->j->hw, .o = w->j->o, .depth = TRY_PRICE}, w->a);
     add_job(w, c);
-    *out = (price_change){.words = text_of(c, w->a),
+    *out = (price_change){.words = edits_text(all_of(c, w->a), w->a),
                           .gain = t.p.tokens_per_s_per_gpu / w->j->now->tokens_per_s_per_gpu - 1,
                           .step_s = t.p.step_s,
                           .peak_bytes = t.p.peak_bytes,

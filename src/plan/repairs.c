@@ -9,8 +9,7 @@
 static const double SAME = 0.005;
 
 /* Where the recipe is valid with it: does it fit? And what it costs, where `now` is not NULL. */
-static void see_one(repair_price *out, repair_job *j, const char *const *words, const price *now,
-                    arena *a)
+static void see_one(repair_price *out, repair_job *j, edits e, const price *now, arena *a)
 {
     try_result t;
     const try_job asked = {.given = j->given,
@@ -18,7 +17,7 @@ static void see_one(repair_price *out, repair_job *j, const char *const *words, 
                            .o = j->o,
                            .budget = &j->budget,
                            .depth = now ? TRY_PRICE : TRY_FIT};
-    if (!try_words(&t, words, &asked, a)) return;
+    if (!try_edits(&t, e, &asked, a)) return;
     *out = (repair_price){
         .valid = true, .peak_bytes = t.peak_bytes, .usable_bytes = t.usable_bytes, .fits = t.fits};
     if (!t.priced) return;

@@ -68,17 +68,8 @@ bool try_recipe(try_result *out, recipe *r, const try_job *j, arena *a)
 bool try_edits(try_result *out, edits e, const try_job *j, arena *a)
 {
     recipe *r = ARENA_NEW(a, recipe);
-    *r = *j->given;
-    r->a = a;
     *out = (try_result){.s = NULL};
-    return edits_apply(r, e, "change") && try_recipe(out, r, j, a);
-}
-
-bool try_words(try_result *out, const char *const *words, const try_job *j, arena *a)
-{
-    recipe *r = ARENA_NEW(a, recipe);
-    *out = (try_result){.s = NULL};
-    return rules_apply(r, j->given, words, a) && try_recipe(out, r, j, a);
+    return rules_apply(r, j->given, e, a) && try_recipe(out, r, j, a);
 }
 
 int try_errors(const recipe *given)

@@ -61,9 +61,8 @@ bool try_recipe(try_result *out, recipe *r, const try_job *j, arena *a);
  * there, `machine` is not asked. */
 void try_more(try_result *out, const try_job *j, arena *a);
 
-/* try_recipe of `given` with edits, or with overrides as rules write them (ends with NULL). */
+/* try_recipe of `given` with edits. */
 bool try_edits(try_result *out, edits e, const try_job *j, arena *a);
-bool try_words(try_result *out, const char *const *words, const try_job *j, arena *a);
 
 /* How many errors a recipe has as it is. */
 int try_errors(const recipe *given);

@@ -17,15 +17,13 @@
 #include <string.h>
 
 #include "rules/call.h"
-#include "rules/overrides.h"
 #include "rules/words.h"
 
 enum { STEPS_MAX = 80, LOOKS_MAX = 60, SMALL_MAX = 4, STAGES_A_LOOK = 1024 };
 
 typedef struct fix_search {
     const recipe *given;
-    recipe *bare;  /* as people wrote it: what the model filled is open again */
-    arena *keep;   /* of assignments */
+    arena *keep;   /* of edits */
     int looks;     /* so far */
     int looks_end; /* of the search for a smaller set */
 } fix_search;
@@ -37,46 +35,37 @@ typedef struct look {
     violations found;
 } look;
 
-static uint64_t hash_of(const overrides *set)
-{
-    uint64_t sum = 0; /* the order of assignments means nothing */
-    for (int i = 0; i < set->n; i++) {
-        uint64_t h = 14695981039346656037u;
-        for (const char *p = set->list[i]; *p; p++) h = (h ^ (unsigned char)*p) * 1099511628211u;
-        sum += h;
-    }
-    return sum;
-}
-
 /* ---- looking */
+
+/* Of a recipe whose model was filled in: what a person wrote. */
+static recipe *without_model(const recipe *given, arena *a)
+{
+    recipe *r = ARENA_NEW(a, recipe);
+    *r = *given;
+    for (int k = 0; k < K_COUNT; k++)
+        if (recipe_from(r, (knob_id)k) == FROM_MODEL) recipe_open(r, (knob_id)k);
+    return r;
+}
 
 /* The knobs before the cluster's are the model's: a repair of one may change what model_fill makes
  * of the others. */
-static bool is_of_model(const char *assignment, arena *a)
-{
-    int k = knob_find(arena_copy(a, assignment, strcspn(assignment, "=")), NULL);
-    return k >= 0 && k < K_GPU;
-}
-
-static bool apply(fix_search *q, const overrides *set, recipe *r, arena *a)
+bool rules_apply(recipe *out, const recipe *given, edits e, arena *a)
 {
     bool refill = false;
-    for (int i = 0; i < set->n && !refill; i++) refill = is_of_model(set->list[i], a);
-    *r = refill ? *q->bare : *q->given;
-    r->a = a;
+    for (size_t i = 0; i < e.n; i++) refill = refill || e.list[i].k < K_GPU;
+    *out = refill ? *without_model(given, a) : *given;
+    out->a = a;
     error err;
-    for (int i = 0; i < set->n; i++)
-        if (recipe_override(r, set->list[i], RULES_WHY, &err)) return false;
-    return !refill || !model_fill(r, &err);
+    return edits_apply(out, e, RULES_WHY) && (!refill || !model_fill(out, &err));
 }
 
-static void look_at(fix_search *q, const overrides *set, look *out)
+static void look_at(fix_search *q, edits set, look *out)
 {
     arena *a = out->scratch;
     recipe *r = ARENA_NEW(a, recipe);
     setup *s = ARENA_NEW(a, setup);
     error err;
-    out->readable = apply(q, set, r, a) && !setup_init(s, r, a, &err);
+    out->readable = rules_apply(r, q->given, set, a) && !setup_init(s, r, a, &err);
     if (out->readable) rules_check_until(&out->found, s, false, ERROR, true, a);
     q->looks += out->readable ? 1 + (int)(rule_stages(s) / STAGES_A_LOOK) : 1; /* I2 */
 }
@@ -87,7 +76,7 @@ static int errors_left(const look *l)
     return l->readable ? l->found.n : INT32_MAX;
 }
 
-static int errors_with(fix_search *q, const overrides *set)
+static int errors_with(fix_search *q, edits set)
 {
     look l = {.scratch = arena_create()};
     look_at(q, set, &l);
@@ -100,46 +89,60 @@ static int errors_with(fix_search *q, const overrides *set)
 
 typedef struct descent {
     look here, there; /* `there` is tried; an accepted try becomes `here` */
-    uint64_t seen[STEPS_MAX];
+    edits seen[STEPS_MAX];
     int n_seen;
 } descent;
 
-static bool seen_before(const descent *d, const overrides *set)
+/* The order of edits means nothing. */
+static bool same_set(edits x, edits y, arena *a)
 {
-    uint64_t h = hash_of(set);
+    for (size_t i = 0; i < x.n && x.n == y.n; i++)
+        if (!edits_have(y, &x.list[i], a)) return false;
+    return x.n == y.n;
+}
+
+static bool seen_before(const descent *d, edits set, arena *a)
+{
     for (int i = 0; i < d->n_seen; i++)
-        if (d->seen[i] == h) return true;
+        if (same_set(d->seen[i], set, a)) return true;
     return false;
 }
 
-static void look_there(fix_search *q, descent *d, const overrides *set)
+static void look_there(fix_search *q, descent *d, edits set)
 {
     arena_destroy(d->there.scratch);
     d->there = (look){.scratch = arena_create()};
     look_at(q, set, &d->there);
 }
 
-static void accept(descent *d, overrides *set, const overrides *next)
+static void accept(descent *d, edits *set, edits next)
 {
     look swap = d->here;
     d->here = d->there;
     d->there = swap;
-    *set = *next;
-    d->seen[d->n_seen++] = hash_of(set);
+    *set = next;
+    d->seen[d->n_seen++] = next;
+}
+
+static edits put_all(edits set, edits more, arena *a)
+{
+    more = edits_kept(more, a);
+    for (size_t i = 0; i < more.n; i++) set = edits_put(set, more.list[i], a);
+    return set;
 }
 
 /* One repair of one violation. True: `set` went on. */
-static bool step_by(fix_search *q, descent *d, overrides *set, const violation *v)
+static bool step_by(fix_search *q, descent *d, edits *set, const violation *v)
 {
-    overrides next, best;
+    edits next, best = NO_EDITS;
     int errors = errors_left(&d->here), fewest = INT32_MAX;
     for (int i = 0; i < v->n_repairs; i++) {
-        next = *set;
-        if (!overrides_put_all(&next, v->repairs[i], q->keep) || seen_before(d, &next)) continue;
-        look_there(q, d, &next);
+        next = put_all(*set, v->repairs[i], q->keep);
+        if (seen_before(d, next, q->keep)) continue;
+        look_there(q, d, next);
         int left = errors_left(&d->there);
         if (left < errors) {
-            accept(d, set, &next);
+            accept(d, set, next);
             return true;
         }
         if (left >= fewest) continue;
@@ -147,17 +150,17 @@ static bool step_by(fix_search *q, descent *d, overrides *set, const violation *
         best = next;
     }
     if (fewest == INT32_MAX) return false;
-    look_there(q, d, &best);
-    accept(d, set, &best);
+    look_there(q, d, best);
+    accept(d, set, best);
     return true;
 }
 
 /* From `set` on, to one that leaves no error. */
-static bool descend(fix_search *q, overrides *set)
+static bool descend(fix_search *q, edits *set)
 {
     descent d = {.here = {.scratch = arena_create()}, .there = {.scratch = arena_create()}};
-    look_at(q, set, &d.here);
-    d.seen[d.n_seen++] = hash_of(set);
+    look_at(q, *set, &d.here);
+    d.seen[d.n_seen++] = *set;
     bool stuck = !d.here.readable;
     while (!stuck && errors_left(&d.here) && d.n_seen < STEPS_MAX) {
         stuck = true;
@@ -174,7 +177,7 @@ static bool descend(fix_search *q, overrides *set)
 static const char *own_text(fix_search *q, knob_id k)
 {
     recipe *r = ARENA_NEW(q->keep, recipe);
-    *r = *q->bare;
+    *r = *without_model(q->given, q->keep);
     r->a = q->keep;
     recipe_open(r, k);
     error err;
@@ -182,29 +185,23 @@ static const char *own_text(fix_search *q, knob_id k)
 }
 
 /* Opens what a person set: everything but the model, or the model's shape too. */
-static void reopen(fix_search *q, overrides *set, bool shape_too)
+static void reopen(fix_search *q, edits *set, bool shape_too)
 {
-    *set = (overrides){.n = 0};
+    *set = (edits)NO_EDITS;
     for (int k = 0; k < K_COUNT; k++) {
         if (!recipe_by_user(q->given, (knob_id)k) || k == K_MODEL || k == K_DATA_PATH) continue;
-        if (k >= K_GPU)
-            overrides_put(set, arena_text(q->keep, "%s=null", knobs[k].key), q->keep);
-        else if (shape_too)
-            overrides_put(set, arena_text(q->keep, "%s=%s", knobs[k].key, own_text(q, (knob_id)k)),
-                          q->keep);
+        const char *text = k >= K_GPU ? "null" : shape_too ? own_text(q, (knob_id)k) : NULL;
+        edit x;
+        if (text && edit_read(&x, arena_text(q->keep, "%s=%s", knobs[k].key, text), q->keep))
+            *set = edits_put(*set, x, q->keep);
     }
 }
 
 /* ---- a smaller set */
 
-static bool leaves_no_error(void *with, const overrides *set)
+static bool leaves_no_error(void *with, edits set)
 {
     return errors_with(with, set) == 0;
-}
-
-static void drop_needless(fix_search *q, overrides *set)
-{
-    overrides_thin(set, leaves_no_error, q);
 }
 
 static bool spent(const fix_search *q)
@@ -213,19 +210,17 @@ static bool spent(const fix_search *q)
 }
 
 /* Sets of up to `limit` overrides: those of the first error, or at the first level of any. */
-static bool search(fix_search *q, overrides *set, int limit, bool first_level)
+static bool search(fix_search *q, edits *set, size_t limit, bool first_level)
 {
     if (spent(q)) return false;
     look l = {.scratch = arena_create()};
-    look_at(q, set, &l);
+    look_at(q, *set, &l);
     int errors = errors_left(&l);
     bool done = errors == 0;
     for (int v = 0; l.readable && !done && v < (first_level ? errors : 1); v++)
         for (int i = 0; !done && i < l.found.list[v].n_repairs; i++) {
-            overrides next = *set;
-            if (!overrides_put_all(&next, l.found.list[v].repairs[i], q->keep) || next.n > limit)
-                continue;
-            if (hash_of(&next) == hash_of(set)) continue;
+            edits next = put_all(*set, l.found.list[v].repairs[i], q->keep);
+            if (next.n > limit || same_set(next, *set, q->keep)) continue;
             done = search(q, &next, limit, false);
             if (done) *set = next;
         }
@@ -241,22 +236,23 @@ static bool is_essential(int k)
     return size || k == K_MODEL || k == K_DATA_PATH;
 }
 
-static bool open_one(fix_search *q, overrides *set)
+static bool open_one(fix_search *q, edits *set)
 {
     for (int k = 0; k < K_COUNT && !spent(q); k++) {
         if (!recipe_by_user(q->given, (knob_id)k) || is_essential(k)) continue;
-        *set = (overrides){.n = 0};
-        overrides_put(set, arena_text(q->keep, "%s=null", knobs[k].key), q->keep);
-        if (!errors_with(q, set)) return true;
+        edit x;
+        edit_read(&x, arena_text(q->keep, "%s=null", knobs[k].key), q->keep);
+        *set = edits_put((edits)NO_EDITS, x, q->keep);
+        if (!errors_with(q, *set)) return true;
     }
     return false;
 }
 
-static bool look_for_smaller(fix_search *q, overrides *set)
+static bool look_for_smaller(fix_search *q, edits *set)
 {
     q->looks_end = q->looks + LOOKS_MAX; /* I2 */
-    for (int limit = 1; limit < set->n && set->n <= SMALL_MAX; limit++) {
-        overrides smaller = {.n = 0};
+    for (size_t limit = 1; limit < set->n && set->n <= SMALL_MAX; limit++) {
+        edits smaller = NO_EDITS;
         if (!search(q, &smaller, limit, true) && !(limit == 1 && open_one(q, &smaller))) continue;
         *set = smaller;
         return true;
@@ -266,36 +262,18 @@ static bool look_for_smaller(fix_search *q, overrides *set)
 
 /* ---- all of it */
 
-static recipe *without_model(const recipe *given, arena *a)
+bool rules_fix(const recipe *given, arena *a, edits *out)
 {
-    recipe *r = ARENA_NEW(a, recipe);
-    *r = *given;
-    for (int k = 0; k < K_COUNT; k++)
-        if (recipe_from(r, (knob_id)k) == FROM_MODEL) recipe_open(r, (knob_id)k);
-    return r;
-}
-
-bool rules_apply(recipe *out, const recipe *given, const char *const *words, arena *a)
-{
-    fix_search q = {.given = given, .bare = without_model(given, a), .keep = a};
-    overrides set = {.n = 0};
-    return overrides_put_all(&set, words, a) && apply(&q, &set, out, a);
-}
-
-bool rules_fix(const recipe *given, arena *a, const char *const **words)
-{
-    fix_search q = {.given = given, .bare = without_model(given, a), .keep = a};
-    overrides set = {.n = 0};
+    fix_search q = {.given = given, .keep = a};
+    edits set = NO_EDITS;
     bool done = descend(&q, &set);
     for (int shape_too = 0; shape_too < 2 && !done; shape_too++) {
         reopen(&q, &set, shape_too);
         done = descend(&q, &set);
     }
     if (!done) return false;
-    drop_needless(&q, &set);
-    if (look_for_smaller(&q, &set)) drop_needless(&q, &set);
-    const char **list = ARENA_ARRAY(a, const char *, set.n + 1);
-    memcpy(list, set.list, sizeof *list * (size_t)set.n);
-    *words = list;
+    set = edits_thin(set, leaves_no_error, &q, a);
+    if (look_for_smaller(&q, &set)) set = edits_thin(set, leaves_no_error, &q, a);
+    *out = set;
     return true;
 }

@@ -57,45 +57,33 @@ static const char *override_of(const char *assignment, arena *a)
     return assignment;
 }
 
-static bool changes(const setup *s, const char *assignment, arena *a)
+static bool same(edits x, edits y, arena *a)
 {
-    const char *equals = strchr(assignment, '=');
-    bool is_alias;
-    int k = knob_find(arena_copy(a, assignment, (size_t)(equals - assignment)), &is_alias);
-    value v;
-    error err;
-    if (k < 0 || is_alias || knob_parse(a, (knob_id)k, equals + 1, &v, &err)) return true;
-    return recipe_changes(&s->r, (knob_id)k, v);
-}
-
-static bool same(const char *const *a, const char *const *b)
-{
-    for (; *a && *b; a++, b++)
-        if (strcmp(*a, *b) != 0) return false;
-    return !*a && !*b;
-}
-
-/* With the key that counts where Megatron-Bridge has another one for this knob, too. */
-static const char *counted(rule_call *call, const char *assignment)
-{
-    const char *equals = strchr(assignment, '=');
-    int k = knob_find(arena_copy(call->a, assignment, (size_t)(equals - assignment)), NULL);
-    const char *key = k < 0 ? NULL : bridge_key_that_counts(&call->s->r, (knob_id)k);
-    return k < 0 || key == knobs[k].key ? assignment : arena_text(call->a, "%s%s", key, equals);
+    for (size_t i = 0; i < x.n && x.n == y.n; i++)
+        if (!edits_have(y, &x.list[i], a)) return false;
+    return x.n == y.n;
 }
 
 void rule_repair(rule_call *call, violation *v, const char *const *assignments, int n)
 {
+    arena *a = call->a;
+    edits e = NO_EDITS;
     if (v->n_repairs == REPAIRS_MAX) return;
-    const char **list = ARENA_ARRAY(call->a, const char *, n + 1);
-    int count = 0;
     for (int i = 0; i < n; i++) {
-        const char *made = override_of(assignments[i], call->a);
-        if (changes(call->s, made, call->a)) list[count++] = counted(call, made); /* I1 */
+        edit x;
+        const char *made = override_of(assignments[i], a);
+        bool sound = edit_read(&x, made, a);
+        bool own = x.k != K_COUNT && !x.read.key;
+        if (own && sound && !recipe_changes(&call->s->r, x.k, x.read.v)) continue; /* I1 */
+        /* with the key that counts where Megatron-Bridge has another one for this knob, too */
+        const char *key = x.k == K_COUNT ? NULL : bridge_key_that_counts(&call->s->r, x.k);
+        if (key && key != knobs[x.k].key)
+            edit_read(&x, arena_text(a, "%s%s", key, strchr(made, '=')), a);
+        e = edits_join(e, (edits){&x, 1}, a);
     }
     for (int i = 0; i < v->n_repairs; i++)
-        if (same(v->repairs[i], list)) return; /* I1 */
-    if (count) v->repairs[v->n_repairs++] = list;
+        if (same(v->repairs[i], e, a)) return; /* I1 */
+    if (e.n) v->repairs[v->n_repairs++] = e;
 }
 
 violation *rule_report(rule_call *call, const char *message)

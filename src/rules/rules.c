@@ -117,3 +117,8 @@ const char *severity_name(severity s)
     static const char *const names[] = {"error", "warning", "note"};
     return names[s];
 }
+
+const char *const *violation_words(const violation *v, int k, arena *a)
+{
+    return v->words[k] ? v->words[k] : edits_words(v->repairs[k], a);
+}

@@ -10,11 +10,12 @@
  *
  * In messages {ID} is a knob's value, {ID:key} its key, {=ID} both, {ID:why} where the value came
  * from, and {word} a quantity (quantities.def). A repair is a list of alternatives separated by
- * " | ", best first, each a list of ID=value that become overrides. An alternative with a quantity
+ * " | ", best first, each a list of ID=value that become edits. An alternative with a quantity
  * that does not exist here is left out, and so is an assignment that changes nothing. */
 #ifndef RULES_RULES_H
 #define RULES_RULES_H
 
+#include "config/edit.h"
 #include "layout/setup.h"
 
 typedef enum severity { ERROR, WARNING, NOTE } severity;
@@ -65,12 +66,12 @@ typedef struct repair_price {
 typedef struct violation {
     const rule *rule;
     const char *message;
-    /* alternatives, best first; each a NULL-terminated list of "key=value" */
-    const char *const *repairs[REPAIRS_MAX];
+    edits repairs[REPAIRS_MAX]; /* alternatives, best first */
     int n_repairs;
-    const char *const *tried[REPAIRS_MAX]; /* those that rules_prove was given */
+    edits tried[REPAIRS_MAX]; /* those that rules_prove was given */
     int n_tried;
     repair_price prices[REPAIRS_MAX];
+    const char *const *words[REPAIRS_MAX]; /* of repairs, for the command at hand; NULL: as edits */
 } violation;
 
 typedef struct violations {
@@ -93,18 +94,21 @@ void rules_prove(violations *found, const setup *s, bool exporting, arena *a);
  * `left_out` (may be NULL): rows of the table that are not looked at. */
 int rules_errors(const rule *out[], int most, const setup *s, const bool *left_out, arena *a);
 
-/* The smallest set of overrides found that leaves no error: NULL-terminated, empty when there is
- * nothing to repair. None of them can be left out. Returns false when no set was found. `given` as
- * for setup_init; the overrides are for the recipe as people wrote it, before model_fill. */
-bool rules_fix(const recipe *given, arena *a, const char *const **words);
+/* The smallest set of edits found that leaves no error: empty when there is nothing to repair. None
+ * of them can be left out. Returns false when no set was found. `given` as for setup_init; the
+ * edits are for the recipe as people wrote it, before model_fill. */
+bool rules_fix(const recipe *given, arena *a, edits *out);
 
 /* Why a repair is set. */
 #define RULES_WHY "repair"
 
-/* The recipe with overrides applied as people wrote it and the model filled in again where they
- * speak of it. Returns false where one cannot be read. */
-bool rules_apply(recipe *out, const recipe *given, const char *const *words, arena *a);
+/* The recipe with edits as people wrote it, and the model filled in again where they speak of it.
+ * Returns false where a knob does not take its value. */
+bool rules_apply(recipe *out, const recipe *given, edits e, arena *a);
 
 const char *severity_name(severity s);
+
+/* The k-th repair as words that a command line takes, ending with NULL. */
+const char *const *violation_words(const violation *v, int k, arena *a);
 
 #endif

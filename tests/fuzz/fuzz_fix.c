@@ -41,8 +41,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     recipe *filled = ARENA_NEW(a, recipe);
     *filled = *r;
     if (!st) st = model_fill(filled, &err);
-    const char *const *overrides;
-    if (!st && errors_of(r, a, false) > 0 && rules_fix(filled, a, &overrides)) { /* I1 */
+    edits fix;
+    if (!st && errors_of(r, a, false) > 0 && rules_fix(filled, a, &fix)) { /* I1 */
+        const char *const *overrides = edits_words(fix, a);
         for (const char *const *o = overrides; *o; o++)
             MUST(recipe_override(r, *o, "fix", &err) == OK);
         bool autofitted = errors_of(r, a, false) == 0;

@@ -57,7 +57,7 @@ static void must_be_told(const violations *found, const recipe *given, arena *a)
         for (int j = 0; j < v->n_repairs; j++) {
             error err = {0};
             *r = *given;
-            for (const char *const *o = v->repairs[j]; *o; o++)
+            for (const char *const *o = edits_words(v->repairs[j], a); *o; o++)
                 MUST(recipe_override(r, *o, "repair", &err) == OK);
         }
     }

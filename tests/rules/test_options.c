@@ -93,9 +93,10 @@ static void repairs(const violation *v, asked *x, const char *name)
 {
     error err;
     if (v->n_repairs != 1) fail_msg("%s: %d repairs", name, v->n_repairs);
-    for (const char *const *p = v->repairs[0]; *p; p++)
+    const char *const *words = edits_words(v->repairs[0], x->r.a);
+    for (const char *const *p = words; *p; p++)
         if (recipe_override(&x->r, *p, "repair", &err)) fail_msg("%s: %s", name, err.text);
-    if (refusal(x, name)) fail_msg("%s: %s does not repair it", name, v->repairs[0][0]);
+    if (refusal(x, name)) fail_msg("%s: %s does not repair it", name, words[0]);
 }
 
 /* A value that no table knows. */

@@ -128,7 +128,7 @@ static void check_wrong(const char *recipe_name, const char *overrides)
         if (!v->n_repairs) fail_msg("%s %s: %s: no repair", recipe_name, overrides, v->rule->id);
     }
     const char *const *set = NULL;
-    if (!rules_fix(&x.r, x.a, &set)) fail_msg("%s %s: no fix", recipe_name, overrides);
+    if (!(set = fix_words(&x.r, x.a))) fail_msg("%s %s: no fix", recipe_name, overrides);
     if (made_again(&y, &x, set) || y.found.n_errors) {
         print_errors(&y.found);
         fail_msg("%s %s: the fix does not mend it", recipe_name, overrides);

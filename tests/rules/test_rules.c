@@ -227,11 +227,12 @@ static const char *fault_of(const made *x, const violation *v, const char *const
 static void judge_repairs(const made *x, const violation *v, const char *where)
 {
     for (int k = 0; k < v->n_repairs; k++) {
-        assert_true(count_words(v->repairs[k]) > 0);
-        const char *fault = fault_of(x, v, v->repairs[k]);
+        const char *const *words = edits_words(v->repairs[k], x->a);
+        assert_true(count_words(words) > 0);
+        const char *fault = fault_of(x, v, words);
         if (!fault) continue;
         complain("%s (%s): a repair %s", v->rule->id, where, fault);
-        for (const char *const *p = v->repairs[k]; *p; p++) print_message("    %s\n", *p);
+        for (const char *const *p = words; *p; p++) print_message("    %s\n", *p);
     }
 }
 
@@ -295,7 +296,7 @@ static void wrong_words_become_what_was_meant(void **state)
         rules_prove(&x.found, &x.s, false, x.a);
         const violation *v = find_violation(&x.found, "value-in-range");
         assert_true(v && v->n_repairs);
-        assert_int_equal(made_again(&y, &x, v->repairs[0]), OK);
+        assert_int_equal(made_again(&y, &x, edits_words(v->repairs[0], x.a)), OK);
         for (int k = 0; k < 3 && words[i].right[k]; k++) {
             const char *const with[] = {with_key(x.a, words[i].right[k]), NULL};
             made z;
@@ -320,11 +321,11 @@ static void what_was_tried_is_kept(void **state)
     made x;
     made_good(&x, "qwen3-30b-a3b EP=8 N_GPUS=64", "N_GPUS=12");
     violation *v = &x.found.list[0];
-    const char *const nonsense[] = {"model.tensor_model_parallel_size=7", NULL};
+    const edits nonsense = EDITS(SET_INT(TP, 7));
     for (int i = 0; i < v->n_repairs; i++) v->repairs[i] = nonsense;
     rules_prove(&x.found, &x.s, false, x.a);
     assert_true(v->n_tried > 0 && v->n_repairs == 1); /* the whole recipe is repaired instead */
-    assert_null(fault_of(&x, v, v->repairs[0]));
+    assert_null(fault_of(&x, v, edits_words(v->repairs[0], x.a)));
     made_release(&x);
 }
 
@@ -336,7 +337,7 @@ static void fix_makes_each_case_valid(void **state)
         made x, y;
         made_good(&x, cases[c].base, cases[c].overrides);
         const char *const *set = NULL;
-        if (!rules_fix(&x.r, x.a, &set)) complain("%s: no fix", cases[c].id);
+        if (!(set = fix_words(&x.r, x.a))) complain("%s: no fix", cases[c].id);
         assert_int_equal(made_again(&y, &x, set), OK);
         if (y.found.n_errors) print_errors(&y.found);
         assert_int_equal(y.found.n_errors, 0);

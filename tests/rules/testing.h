@@ -143,4 +143,11 @@ static inline void print_errors(const violations *found)
             print_message("    %s: %s\n", found->list[i].rule->id, found->list[i].message);
 }
 
+/* What rules_fix finds, as words; NULL: nothing. */
+static inline const char *const *fix_words(const recipe *given, arena *a)
+{
+    edits e;
+    return rules_fix(given, a, &e) ? edits_words(e, a) : NULL;
+}
+
 #endif
