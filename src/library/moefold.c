@@ -1,6 +1,7 @@
 /* moefold.c - what include/moefold.h says, by the questions of this room. */
 #include <moefold.h>
 
+#include <locale.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -94,6 +95,7 @@ static void work(void *of)
     arena_destroy(a);
 }
 
+/* Numbers are read and written with points, whatever the language of the caller. */
 static moefold_status answered(moefold_answer **out, call c, const moefold_watch *watch)
 {
     moefold_answer *x = *out = calloc(1, sizeof *x);
@@ -101,7 +103,10 @@ static moefold_status answered(moefold_answer **out, call c, const moefold_watch
     caller by = {0};
     if (watch) by = (caller){.goes_on = watch->goes_on, .with = watch->with, .most = watch->memory};
     c.out = x;
+    locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0), outer = uselocale(plain);
     caller_end end = caller_run(&by, work, &c);
+    uselocale(outer);
+    freelocale(plain);
     if (end) {
         json_decref(x->root);
         x->root = NULL;

@@ -2,6 +2,7 @@
  * is said, not printed. */
 #include <moefold.h>
 
+#include <locale.h>
 #include <malloc.h>
 #include <math.h>
 #include <pthread.h>
@@ -312,6 +313,27 @@ static void threads_know_nothing_of_one_another(void **state)
     }
 }
 
+/* Where a language that writes 1,5 is installed: numbers are as they are without it. */
+static void a_callers_language_changes_nothing(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"de_DE.UTF-8", "de_DE.utf8", "fr_FR.UTF-8", "fr_FR.utf8"};
+    static const char line[] = "price recipes/qwen3-30b-4k-h100.yaml --headroom 0.2";
+    char *json[2];
+    for (int i = 0; i < 2; i++) {
+        moefold_answer *x;
+        for (int k = 0; i && k < 4 && !setlocale(LC_ALL, names[k]);) k++;
+        if (i && *localeconv()->decimal_point != ',') print_message("no such language here\n");
+        assert_int_equal(ask(&x, line, NULL), MOEFOLD_OK);
+        json[i] = moefold_json(x);
+        moefold_free(x);
+    }
+    setlocale(LC_ALL, "C");
+    assert_string_equal(json[0], json[1]);
+    free(json[0]);
+    free(json[1]);
+}
+
 static void wrong_words_are_said(void **state)
 {
     (void)state;
@@ -332,6 +354,7 @@ int main(void)
                                        cmocka_unit_test(parts_of_a_price_add_up),
                                        cmocka_unit_test(answers_are_those_of_the_program),
                                        cmocka_unit_test(wrong_words_are_said),
+                                       cmocka_unit_test(a_callers_language_changes_nothing),
                                        cmocka_unit_test(nothing_grows),
                                        cmocka_unit_test(a_call_has_no_more_memory_than_it_is_given),
                                        cmocka_unit_test(a_call_is_cancelled_at_once),
