@@ -66,7 +66,7 @@ static status one_trial(tune *t, const tune_words *w, const limits *l, tune_next
     waiting_end();
     if (st || stop_asked()) return st; /* what was interrupted is tried again */
     st = tune_record(t, &x, err);
-    if (!st && !w->json) tune_print_end(t, &x);
+    if (!st && !w->json) tune_print_end(t, &x, w->everything);
     return st;
 }
 
@@ -102,7 +102,7 @@ static status go_on(tune *t, const tune_words *w, const limits *l, const char **
         } else if (clock_seconds() > l->end) {
             *why = "the time limit (--minutes) was reached; the next call continues";
         } else {
-            if (!w->json) tune_print_trial(n, a);
+            if (!w->json) tune_print_trial(&n->next, a);
             st = one_trial(t, w, l, n, a, err);
             if (!st && stop_asked()) *why = "interrupted; the next call continues";
         }
@@ -224,6 +224,8 @@ int command_tune(int argc, char **argv)
          NULL},
         {"--tell", "LOG", "read the log (or profile) of the trial that --next wrote", NULL,
          &w.tell},
+        {"--everything", NULL, "say of each trial how its steps spread, and why it is limited so",
+         &w.everything, NULL},
         {"--json", NULL, "print JSON at the end (docs/JSON.md)", &w.json, NULL},
     };
     arena *a = arena_create();
@@ -234,7 +236,7 @@ int command_tune(int argc, char **argv)
     char **words = ARENA_ARRAY(a, char *, argc + 1);
     int n = 0;
     status st = words_pins(argc, argv, words, &n, &all, &err);
-    if (!st) st = cli_read(a, &(cli_words){"tune", n, words, options, 8}, r, &done, &err);
+    if (!st) st = cli_read(a, &(cli_words){"tune", n, words, options, 9}, r, &done, &err);
     if (!st && !done) {
         if (!w.next && !w.tell) cli_derive_here(r, !w.json);
         mark_pins(t, r, argc, argv, a);

@@ -7,14 +7,14 @@
 #include "measure/tune/tune.h"
 
 typedef struct tune_words {
-    bool json, next;
+    bool json, next, everything;
     const char *minutes, *dir, *threads, *steps, *tell;
 } tune_words;
 
 /* For people, while it goes on. */
 void tune_print_start(const tune *t, const setup *s, arena *a);
-void tune_print_trial(const tune_next *n, arena *a);
-void tune_print_end(const tune *t, const trial *x);
+void tune_print_trial(const trial *x, arena *a);
+void tune_print_end(const tune *t, const trial *x, bool everything);
 void tune_print_close(int n);
 void tune_print_confirmed(const tune *t);
 void tune_print_done(const tune *t, const char *why, double seconds);

@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "cli/launch.h"
+#include "cli/screen.h"
 #include "cli/tune.h"
 
 enum { STEPS = 20 }; /* the later half counts */
@@ -45,12 +46,11 @@ static const trial *pending(const tune *t)
 
 static void print_next(const tune *t, const trial *x, arena *a)
 {
-    cli_print(arena_text(a, "Trial %d", x->number), " %s\n          because %s\n",
-              *x->change ? x->change : "no change", x->reason);
-    cli_print("Files", "%s (recipe), %s (batch script of Megatron-LM)\n",
-              tune_path(t, x, "recipe.yaml"), tune_path(t, x, "job.sh"));
-    cli_print("Then", "sbatch it, then read its log: moefold tune RECIPE --dir %s --tell LOG\n",
-              t->dir);
+    tune_print_trial(x, a);
+    screen_line("FILES", "%s (recipe)  %s (batch script of Megatron-LM)",
+                tune_path(t, x, "recipe.yaml"), tune_path(t, x, "job.sh"));
+    screen_line("NEXT", "sbatch it, then read its log:  moefold tune RECIPE --dir %s --tell LOG",
+                t->dir);
 }
 
 status tune_write_next(tune *t, const tune_next *n, bool json, arena *a, error *err)
@@ -88,8 +88,9 @@ status tune_take_log(tune *t, const char *log, bool json, arena *a, error *err)
         cli_json_print(tune_json(t, "told", t->a));
         return OK;
     }
-    cli_print(arena_text(a, "Trial %d", x.number), " %s\n", *x.change ? x.change : "no change");
-    tune_print_end(t, &x);
-    cli_print("Then", "moefold tune RECIPE --dir %s --next\n", t->dir);
+    screen_line(arena_text(a, "TRIAL %d", x.number), "%s", *x.change ? x.change : "no change");
+    tune_print_end(t, &x, true);
+    screen_line("NEXT", "moefold tune RECIPE --dir %s --next  moefold report %s -o page.html",
+                t->dir, t->dir);
     return OK;
 }

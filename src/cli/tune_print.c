@@ -1,66 +1,75 @@
 /* tune_print.c - a tuning for people, turn by turn, and for programs. */
 #include <stdio.h>
 
+#include "cli/screen.h"
+#include "cli/screen_price.h"
 #include "cli/tune.h"
 
 void tune_print_start(const tune *t, const setup *s, arena *a)
 {
-    cli_print("Tune", "%s: %lld rank%s of %s, %s usable each; trials in %s%s\n", s->r.name,
-              (long long)s->lay.world, s->lay.world == 1 ? "" : "s", t->base.name,
-              text_bytes(a, t->base.usable), t->dir,
-              t->n ? arena_text(a, ", %d of them from before", t->n) : "");
-}
-
-void tune_print_trial(const tune_next *n, arena *a)
-{
-    const trial *x = &n->next;
-    printf("\n");
-    cli_print(arena_text(a, "Trial %d", x->number), " %s\n          because %s\n",
-              *x->change ? x->change : "no change", x->reason);
+    bool cpu = t->base.arch == ARCH_CPU;
+    screen_head(s, &t->base, a);
+    screen_line("TRIALS", "in %s%s; %s of memory for each %s", t->dir,
+                t->n ? arena_text(a, ", %d of them from before", t->n) : "",
+                screen_bytes(a, (double)t->base.usable), screen_device(cpu));
     fflush(stdout);
 }
 
-void tune_print_end(const tune *t, const trial *x)
+void tune_print_trial(const trial *x, arena *a)
 {
+    screen_line(arena_text(a, "TRIAL %d", x->number), "%s", *x->change ? x->change : "no change");
+    screen_line("", "because %s", x->reason);
+    fflush(stdout);
+}
+
+void tune_print_end(const tune *t, const trial *x, bool everything)
+{
+    arena *a = arena_create();
     if (x->end != TRIAL_MEASURED) {
-        printf("          %s after %.1f s%s%s\n", trial_end_name(x->end), x->seconds,
-               x->said ? ": " : "", x->said ? x->said : "");
+        screen_line("", "%s after %s%s%s", screen_coloured(a, COLOUR_ERROR, trial_end_name(x->end)),
+                    screen_seconds(a, x->seconds), x->said ? ": " : "", x->said ? x->said : "");
+        fflush(stdout);
+        arena_destroy(a);
         return;
     }
-    printf("          measured %.4g s a step (half of the steps within %.1f %%)", x->step_s,
-           100 * x->spread);
-    if (x->expected_s > 0)
-        printf(", expected %.4g: %+.1f %%", x->expected_s, 100 * (x->step_s / x->expected_s - 1));
+    textbuf line = text_init(a);
+    text_add(&line, "measured %s a step", screen_seconds(a, x->step_s));
+    if (everything) text_add(&line, " (half of the steps within %.1f %%)", 100 * x->spread);
     const trial *before = NULL;
     for (int i = 0; i < x->number; i++)
         if (t->trials[i].end == TRIAL_MEASURED && (!before || t->trials[i].step_s < before->step_s))
             before = &t->trials[i];
     if (before)
-        printf("; %+.1f %% against trial %d", 100 * (x->step_s / before->step_s - 1),
-               before->number);
-    printf("\n");
-    if (x->evidence) printf("          wall: %s: %s\n", wall_name(x->wall), x->evidence);
+        text_add(&line, ", %s against trial %d", screen_percent(a, x->step_s / before->step_s - 1),
+                 before->number);
+    if (x->expected_s > 0) text_add(&line, "; expected %s", screen_seconds(a, x->expected_s));
+    if (x->evidence)
+        text_add(&line, "; limited by %s",
+                 screen_wall(wall_name(x->wall), t->base.arch == ARCH_CPU));
+    screen_line("", "%s", line.s);
+    if (x->evidence && everything) screen_line("", "%s: %s", wall_name(x->wall), x->evidence);
     fflush(stdout);
+    arena_destroy(a);
 }
 
 void tune_print_close(int n)
 {
-    printf("\n");
-    cli_print("Confirm",
-              "the fastest %d trials are too close to tell apart: they run again, alternating\n",
-              n);
+    screen_line("CONFIRM",
+                "the fastest %d trials are too close to tell apart: they run again, in turn", n);
     fflush(stdout);
 }
 
 void tune_print_confirmed(const tune *t)
 {
+    arena *a = arena_create();
     for (int i = 0; i < t->n; i++) {
         const trial *x = &t->trials[i];
         if (x->rounds)
-            printf("          trial %d: %.4g s a step (median of %d rounds)\n", x->number,
-                   x->step_s, x->rounds);
+            screen_line("", "trial %d: %s a step (median of %d rounds)", x->number,
+                        screen_seconds(a, x->step_s), x->rounds);
     }
     fflush(stdout);
+    arena_destroy(a);
 }
 
 static const trial *first_measured(const tune *t)
@@ -70,20 +79,47 @@ static const trial *first_measured(const tune *t)
     return NULL;
 }
 
+/* All trials, then what follows from them: that is what stays in sight. */
 void tune_print_done(const tune *t, const char *why, double seconds)
 {
+    static const screen_column columns[] = {{"trial", false, 0},
+                                            {"measured", false, 0},
+                                            {"", false, 1},
+                                            {"expected", false, 2},
+                                            {"change", true, 0}};
+    enum { N = sizeof columns / sizeof columns[0] };
+    arena *a = arena_create();
     const trial *best = tune_pick(t), *first = first_measured(t);
-    printf("\n");
-    cli_print("Ended", "%s\n", why);
-    if (!best) {
-        cli_print("Best", "none: no trial was measured\n");
-        return;
+    const char **cells = ARENA_ARRAY(a, const char *, N *(t->n + 1));
+    for (int i = 0; i < t->n; i++) {
+        const trial *x = &t->trials[i];
+        const char **c = cells + N * i;
+        bool timed = x->end == TRIAL_MEASURED;
+        c[0] = arena_text(a, "%d", x->number);
+        c[1] = timed ? screen_seconds(a, x->step_s) : trial_end_name(x->end);
+        c[2] = timed && x != first ? screen_percent(a, x->step_s / first->step_s - 1) : NULL;
+        c[3] = x->expected_s > 0 ? screen_seconds(a, x->expected_s) : NULL;
+        c[4] = *x->change ? x->change : "none";
     }
-    cli_print("Best", "trial %d, %.4g s a step: %s\n", best->number, best->step_s,
-              *best->change ? best->change : "the recipe as given");
-    cli_print("Gained", "%.1f %% of the first trial's %.4g s, in %d trials and %.0f s\n",
-              100 * (1 - best->step_s / first->step_s), first->step_s, t->n, seconds);
-    cli_print("Files", "%s/best.yaml; %s/trials.jsonl; %s/hardware.yaml\n", t->dir, t->dir, t->dir);
+    printf("\n");
+    if (t->n) screen_table(columns, N, cells, t->n);
+    if (t->n) printf("\n");
+    if (best)
+        screen_line("BEST", "trial %d, %s a step: %s", best->number,
+                    screen_seconds(a, best->step_s),
+                    *best->change ? best->change : "the recipe as given");
+    else
+        screen_line("BEST", "none: no trial was measured");
+    if (best)
+        screen_line("GAINED", "%.1f %% of the first trial's %s, in %d trial%s and %s",
+                    100 * (1 - best->step_s / first->step_s), screen_seconds(a, first->step_s),
+                    t->n, t->n > 1 ? "s" : "", screen_seconds(a, seconds));
+    screen_line("ENDED", "%s", why);
+    if (best)
+        screen_line("NEXT", "moefold %s %s/best.yaml  moefold report %s -o page.html",
+                    t->base.arch == ARCH_CPU ? "train" : "launch", t->dir, t->dir);
+    screen_line("FILES", "%s/trials.jsonl  %s/hardware.yaml", t->dir, t->dir);
+    arena_destroy(a);
 }
 
 const tune_answer *tune_answer_of(const tune *t, const char *why, arena *a)

@@ -299,12 +299,14 @@ static const char *why_end(const choosing *c, const candidate *most)
     if (vain)
         return arena_text(c->a,
                           "the last %d trials gained less than %.0f %%; the most promising "
-                          "remaining change is expected at %.4g s a step (+- %.1f %%)",
-                          IN_VAIN, 100 * LITTLE, most->then.seconds, 100 * most->then.band);
+                          "remaining change is expected at %s a step (+- %.1f %%)",
+                          IN_VAIN, 100 * LITTLE, text_seconds(c->a, most->then.seconds),
+                          100 * most->then.band);
     return arena_text(c->a,
                       "no untried change is expected to gain %.2f %%: the most promising one is "
-                      "expected at %.4g s a step (+- %.1f %%), and the best was measured at %.4g",
-                      100 * worth(c->t), most->then.seconds, 100 * most->then.band, best->step_s);
+                      "expected at %s a step (+- %.1f %%), and the best was measured at %s",
+                      100 * worth(c->t), text_seconds(c->a, most->then.seconds),
+                      100 * most->then.band, text_seconds(c->a, best->step_s));
 }
 
 /* I1 */
