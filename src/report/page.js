@@ -161,7 +161,7 @@ function ofPlan() {
     const free = plan.usable_bytes - best.peak_bytes, others = plan.best.slice(1), ties = others.filter(r => r.tie).length;
     const c = plan.claim, backend = backends[knobOf("model.moe_flex_dispatcher_backend")];
     const lines = [upper(`${restText(backend && best.dispatcher === "flex" ? { ...best, dispatcher: backend } : best)}, microbatch ${best.micro_batch_size}.`)];
-    const why = best.before || (others.every(r => r.step_s >= best.step_s) ? "it is the fastest" : null);
+    const why = best.before && best.before.replaceAll("`", "") || (others.every(r => r.step_s >= best.step_s) ? "it is the fastest" : null);
     if (ties) lines.push(`${ties === others.length ? `All ${grouped(ties)} other rows` : `${grouped(ties)} of ${grouped(others.length)} other rows`} are ties: the price cannot tell them apart` +
       (why ? `; this one is first because ${why}.` : "."));
     if (c) lines.push(`The fastest published run like it reaches ${c.tokens_per_s_per_gpu} tokens/s/GPU (${c.id}); with its routing this plan has ` +
@@ -307,7 +307,7 @@ function timeBar(name, parts, step, longest = step) {
 }
 // Memory of the fullest rank: what sums to the peak, what is free, and the line of what can be used.
 const MEMORY = [["weights", /^weight/], ["gradients", /^gradients|^dummy/], ["optimizer", /^optimizer/], ["activations", /^activations|^saved|^logits/],
-  ["buffers", /^workspaces|^batch|^pipeline|^boundary|^step|^temporaries|^state/], ["unused", /^unused/], ["libraries", /^outside/]];
+  ["buffers", /^workspaces|^batch|^pipeline|^boundary|^step|^temporaries|^state|^graphs/], ["unused", /^unused/], ["libraries", /^outside/]];
 const memoryNames = { activations: "activations, logits", buffers: "buffers, temporaries", unused: "held by the allocator", libraries: "libraries outside" };
 function memoryGroups(regions) {
   const rest = [...regions], take = test => rest.filter(r => test.test(r.name)).reduce((n, r) => { rest.splice(rest.indexOf(r), 1); return n + r.bytes; }, 0);
@@ -734,7 +734,8 @@ function front() {
   }
   const H = 360, L = 70, B = 44, T = 26, R = 22, free = f => (usable - f.peak_bytes) / GIB;
   const unit = Math.max(...all.map(f => f.step_s)) < 1 ? ["milliseconds", 1e3] : ["seconds", 1];
-  const xs = all.map(free), ys = all.map(f => f.step_s), ties = best.filter(f => f.tie).map(f => f.step_s);
+  const found = list.concat(best).map(free), far = mine.length && free(mine[0]) < 2 * Math.min(...found) - Math.max(...found) - 1; // stands at the edge then
+  const xs = far ? found : all.map(free), ys = all.map(f => f.step_s), ties = best.filter(f => f.tie).map(f => f.step_s);
   const pad = (Math.max(...xs) - Math.min(...xs)) * 0.06 || 0.1 * Math.max(1e-3, Math.abs(xs[0]));
   let [x0, x1] = [Math.min(...xs) - pad, Math.max(...xs) + pad], [y0, y1] = [Math.min(...ys) * 0.985, Math.max(...ys) * 1.015];
   if (x0 < 0 && Math.min(...xs) >= 0) x0 = 0;
@@ -762,30 +763,33 @@ function front() {
       tied.push(el("rect", { x: L, width: W - L - R, y: low, height: high - low, fill: "var(--tie)" }),
         el("text", { x: W - R - 6, y: low + 14, "text-anchor": "end" }, "ties"));
     }
-    const numbers = [];
-    const numberAt = f => { // a number that would stand on another goes above or below it
-      const px = x(free(f)), at = y(f.step_s) + 4, taken = v => numbers.some(([a, b]) => Math.abs(a - px) < 18 && Math.abs(b - v) < 15);
-      const py = Array.from({ length: 41 }, (_, i) => at + (i % 2 ? -15 : 15) * Math.ceil(i / 2)).find(v => v > T + 8 && v < H - B && !taken(v)) || at;
-      numbers.push([px, py]);
-      return { x: px, y: py };
-    };
-    const dots = [...list, ...best, ...mine].map(f => el("g", { class: "dot", tabindex: 0, role: "button", "aria-label": describe(f),
+    // A number stands in its dot; where another is, beside it with a line.
+    const numbers = [], at = f => Math.max(L + 6, x(free(f)));
+    const marks = new Map(best.map(f => {
+      const px = at(f), py = y(f.step_s) + 4, taken = (a, b) => numbers.some(([c, d]) => Math.abs(a - c) < 18 && Math.abs(b - d) < 16);
+      const rings = [0, 20, 34, 48, 62, 76].flatMap(r => [270, 315, 225, 0, 180, 45, 135, 90].slice(0, r ? 8 : 1).map(w => [px + r * Math.cos(w * Math.PI / 180), py + r * Math.sin(w * Math.PI / 180)]));
+      const [nx, ny] = rings.find(([a, b]) => a > L && a < W - R && b > T + 10 && b < H - B && !taken(a, b)) || [px, py];
+      numbers.push([nx, ny]);
+      return [f, { x: nx, y: ny, off: nx !== px || ny !== py }];
+    }));
+    const dots = [...list, ...mine, ...[...best].reverse()].map(f => { const m = marks.get(f); return el("g", { class: "dot", tabindex: 0, role: "button", "aria-label": describe(f),
       on: { click: () => show(f), focus: () => show(f), pointerenter: () => show(f) } },
-      el("circle", { cx: x(free(f)), cy: y(f.step_s), r: f.what === "front" ? 5 : f.row === 1 ? 12 : 9,
+      m && m.off ? el("line", { x1: at(f), y1: y(f.step_s), x2: m.x, y2: m.y - 4, stroke: "var(--soft)" }) : null,
+      el("circle", { cx: at(f), cy: y(f.step_s), r: f.what === "front" || m && m.off ? 5 : f.row === 1 ? 12 : 9,
         fill: f.what === "front" ? "var(--soft)" : f.what === "own" ? "var(--own)" : "var(--dot)", stroke: f.row === 1 ? "var(--ink)" : "var(--card)", "stroke-width": 2 }),
-      f.row ? el("text", { class: "number", ...numberAt(f), "text-anchor": "middle" }, f.row) : null,
-      el("title", {}, describe(f))));
+      m ? el("text", { class: "number" + (m.off ? " off" : ""), x: m.x, y: m.y, "text-anchor": "middle" }, f.row) : null,
+      el("title", {}, describe(f))); });
     const tell = (f, t) => { // beside its dot, where no number stands
-      const end = x(free(f)) > W / 2, at = x(free(f)) + (end ? -16 : 16), wide = 8 * t.length, [from, to] = end ? [at - wide, at] : [at, at + wide];
+      const end = at(f) > W / 2, px = at(f) + (end ? -16 : 16), wide = 8 * t.length, [from, to] = end ? [px - wide, px] : [px, px + wide];
       const taken = py => numbers.some(([a, b]) => a > from - 8 && a < to + 8 && Math.abs(b - py) < 16);
       const py = [-18, 28, -34, 44, -50, 60].map(d => y(f.step_s) + d).find(v => v > T && v < H - B - 4 && !taken(v)) || T;
       for (let a = from; a <= to; a += 16) numbers.push([a, py]);
-      return el("text", { class: "told", x: at, y: py, "text-anchor": end ? "end" : "start" }, t);
+      return el("text", { class: "told", x: px, y: py, "text-anchor": end ? "end" : "start" }, t);
     };
     const line = [...list].sort((a, b) => free(a) - free(b)).map(f => `${x(free(f))},${y(f.step_s)}`).join(" ");
     return [tied, grid, line ? el("polyline", { points: line, fill: "none", stroke: "var(--soft)", "stroke-width": 2, "stroke-dasharray": "4 4" }) : null,
       x0 < 0 ? el("line", { x1: x(0), x2: x(0), y1: T, y2: H - B, stroke: "var(--bad)", "stroke-width": 2 }) : null, dots,
-      mine.length ? tell(mine[0], `this recipe: ${seconds(mine[0].step_s)}`) : null,
+      mine.length ? tell(mine[0], `${far ? "◀ " : ""}this recipe: ${seconds(mine[0].step_s)}` + (far ? `, ${bytesText(-room)} too much` : "")) : null,
       best.length ? tell(best[0], withBand(best[0].step_s, best[0].band)) : null,
       el("text", { x: L - 8, y: 12, "text-anchor": "start", transform: `translate(${8 - L} 0)` }, `${unit[0]} a step (lower is faster)`),
       el("text", { x: (L + W - R) / 2, y: H - 6, "text-anchor": "middle" }, "GiB free on the fullest rank (right is roomier)")];
@@ -806,7 +810,7 @@ function rows() {
   if (!plan || !plan.best.length) return;
   const first = plan.best[0], ties = plan.best.filter(r => r.tie).length, shown = narrow ? 3 : plan.best.length;
   const list = plan.best.map((r, i) => Object.assign([{ n: String(i + 1) },
-    el("span", {}, sizesText(r), el("br"), el("span", { class: "soft" }, restText(r)), r.before ? el("span", { class: "soft" }, el("br"), `Before a faster one: ${r.before}.`) : null),
+    el("span", {}, sizesText(r), el("br"), el("span", { class: "soft" }, restText(r)), r.before ? el("span", { class: "soft" }, el("br"), `Before a faster one: ${r.before.replaceAll("`", "")}.`) : null),
     { n: withBand(r.step_s, r.band) }, { n: i ? change(r.step_s / first.step_s - 1) : "" }, { n: bytesText(plan.usable_bytes - r.peak_bytes) },
     i === 0 ? "first" : r.tie ? "tie" : "slower", r.wall || ""], { id: "row" + (i + 1), cls: i ? null : "own" }));
   const part = l => table([{ n: "Row" }, "Layout", { n: "Step" }, { n: "Against row 1" }, { n: "Free" }, "Verdict", "Bottleneck"], l, { caption: "Best layouts", stack: true });
