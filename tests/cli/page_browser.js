@@ -84,14 +84,25 @@ function look(paper) {
   return wrong;
 }
 
+// Pictures are drawn when their size is known, a frame or two after that: on a busy machine that takes its time.
+async function drawn() {
+  for (let i = 0; i < 100; i++) {
+    await new Promise(r => requestAnimationFrame(() => requestAnimationFrame(r)));
+    if ([...document.querySelectorAll("svg")].every(s => !s.clientWidth || s.children.length) && [...document.querySelectorAll("canvas")].every(c => !c.clientWidth || c.style.height)) return;
+    await new Promise(r => setTimeout(r, 30));
+  }
+}
+
 async function read(browser, file) {
   const url = "file://" + path.resolve(file), wrong = new Set();
   for (const [name, how] of [["1400", {}], ["390", { width: 390, height: 844, mobile: true }], ["dark", { dark: true }], ["390 dark", { width: 390, height: 844, mobile: true, dark: true }]]) {
     const page = await browser.open(url, how), note = list => list.forEach(t => wrong.add(`${name}: ${t}`));
+    await page.run(drawn);
     note(await page.run(`(${look})()`));
     const high = await page.run("document.documentElement.scrollHeight");
     if (how.width && high > 8000) note([`${high} pixels long`]);
-    await page.run("document.querySelectorAll('details').forEach(d => d.open = true), new Promise(r => setTimeout(r, 120))");
+    await page.run("document.querySelectorAll('details').forEach(d => d.open = true)");
+    await page.run(drawn);
     note((await page.run(`(${look})()`)).map(t => "unfolded: " + t));
     if (name === "1400" || name === "dark") {
       const pdf = (await page.pdf()).toString("latin1"), sheets = (pdf.match(/\/Type\s*\/Page\b/g) || []).length;
@@ -174,6 +185,7 @@ async function use(browser, file, other) {
   const before = await page.run("document.body.innerText");
   const data = JSON.stringify(require("fs").readFileSync(other, "utf8").match(/id="data">([\s\S]*?)<\/script>/)[1]);
   await page.run(`drawPage(JSON.parse(${data}))`);
+  await page.run(drawn);
   must("another is drawn", await page.run("document.body.innerText") !== before && (await page.run(`(${look})()`)).length === 0);
   await page.run("drawPage(JSON.parse(document.getElementById('data').textContent)), new Promise(r => setTimeout(r, 50))");
   must("the first is drawn again", (await page.run("document.querySelector('h1').innerText")) === before.split("\n").find(l => l && before.indexOf(l) >= 0 && /\.$/.test(l)));
