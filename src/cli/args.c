@@ -13,30 +13,20 @@ int cli_fail(const char *name, status s, const error *err)
     return (int)s;
 }
 
-static void print_help(const cli_words *w)
+static status read_all(arena *a, const cli_words *w, words_files *f, recipe *r, bool *done,
+                       error *err)
 {
     cli_option options[WORD_OPTIONS_MAX];
-    help_print(w->name, options, words_options(options, w));
-}
-
-/* Behind words_read: the page of help, and what the recipe's name was taken for. */
-static void say(const cli_words *w, recipe *r, bool done)
-{
-    const char *preset;
-    if (done) print_help(w);
-    if (done || file_exists(r->name) || model_begun(r->name, &preset) != 1) return;
-    if (cli_speaks())
-        fprintf(stderr, "%s is read as %s, the preset that begins so\n", r->name, preset);
-    r->name = preset;
+    TRY(words_read(a, w, f, r, done, err));
+    if (*done) help_print(w->name, options, words_options(options, w));
+    return OK;
 }
 
 status cli_read_first(arena *a, const cli_words *w, words_first first, recipe *r, bool *done,
                       error *err)
 {
-    megatron_options how;
-    TRY(words_read(a, w, first, r, &how, done, err));
-    say(w, r, *done);
-    return OK;
+    words_files f = {.first = first};
+    return read_all(a, w, &f, r, done, err);
 }
 
 status cli_read(arena *a, const cli_words *w, recipe *r, bool *done, error *err)
@@ -47,8 +37,9 @@ status cli_read(arena *a, const cli_words *w, recipe *r, bool *done, error *err)
 status cli_read_how(arena *a, const cli_words *w, recipe *r, megatron_options *how, bool *done,
                     error *err)
 {
-    TRY(words_read(a, w, NULL, r, how, done, err));
-    say(w, r, *done);
+    words_files f = {.first = NULL};
+    TRY(read_all(a, w, &f, r, done, err));
+    *how = f.how;
     return OK;
 }
 

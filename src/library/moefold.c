@@ -30,7 +30,9 @@ static status read_words(call *c, const asked_words *w, recipe *r, megatron_opti
 {
     bool done = false;
     TRY(words_are_text(w->argc, w->argv, &c->out->err));
-    TRY(words_read(a, w, NULL, r, how, &done, &c->out->err));
+    words_files f = {.first = NULL};
+    TRY(words_read(a, w, &f, r, &done, &c->out->err));
+    *how = f.how;
     if (!done) return OK;
     return error_set(&c->out->err, ERR_INPUT, "--help is no question; `moefold %s --help` answers",
                      w->name);

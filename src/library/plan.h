@@ -135,8 +135,8 @@ typedef struct plan_answer {
 /* Options of `moefold plan`; returns how many. */
 int plan_options(word_option out[WORD_OPTIONS_MAX], plan_words *w);
 
-/* The words as words_read takes them: --pin key=value is an override, --pin all is noted in `w`, and
- * where only --against names a recipe, it is the recipe. `out` has room for two more. */
+/* The words as words_read takes them: --pin key=value is an override, --pin all is noted in `w`,
+ * and where only --against names a recipe, it is the recipe. `out` has room for two more. */
 status plan_ready_words(int argc, char **argv, char **out, int *n, plan_words *w, error *err);
 
 /* `r` is what words_read made of them. ERR_RULE: no layout is legal, and why; the time was up

@@ -29,8 +29,8 @@ void plan_find_rounder(plan_answer *p, const search_options *o, double seconds);
 /* plan_miss.c: finds the nearest miss, in about that many seconds. */
 void plan_find_miss(plan_answer *p, const search_options *o, double seconds);
 
-/* plan_refuse.c: what cannot be planned, and what to change. plan_refuses sets `refused` where rules
- * stand against every layout; plan_why_none sets `err`. */
+/* plan_refuse.c: what cannot be planned, and what to change. plan_refuses sets `refused` where
+ * rules stand against every layout; plan_why_none sets `err`. */
 bool plan_refuses(plan_answer *p, const search_options *o, arena *a);
 status plan_why_none(const plan_answer *p, const search_options *o, arena *a, error *err);
 

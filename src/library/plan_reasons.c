@@ -1,5 +1,5 @@
-/* plan_reasons.c - why the winner is what it is, in numbers: what it could have been (plan/instead.h).
- * An alternative that is faster and fits says why it is not the winner. */
+/* plan_reasons.c - why the winner is what it is, in numbers: what it could have been
+ * (plan/instead.h). An alternative that is faster and fits says why it is not the winner. */
 #include "library/plan_parts.h"
 #include "plan/instead.h"
 #include "plan/search_ties.h"

@@ -351,9 +351,10 @@ static status set_shared(recipe *r, const shared_words *w, error *err)
     return OK;
 }
 
-status words_read(arena *a, const asked_words *own, words_first first, recipe *r,
-                  megatron_options *how, bool *done, error *err)
+status words_read(arena *a, const asked_words *own, words_files *files, recipe *r, bool *done,
+                  error *err)
 {
+    megatron_options *how = &files->how;
     shared_words w = {.with = ARENA_ARRAY(a, const char *, own->argc)};
     first_words f = {.shared = &w, .setting = ARENA_ARRAY(a, int, own->argc)};
     word_option options[WORD_OPTIONS_MAX];
@@ -373,7 +374,7 @@ status words_read(arena *a, const asked_words *own, words_first first, recipe *r
     r->name = w.megatron ? w.megatron : f.name;
     if (strcmp(r->name, "-") == 0) r->name = words_input;
     bool read = false;
-    if (f.name && first) TRY(first(r, f.name, &read, err));
+    if (f.name && files->first) TRY(files->first(r, f.name, &read, err));
     if (f.name && !read) TRY(read_named(r, f.name, how, err));
     bool of_megatron = how->n_sets || how->command;
     if (of_megatron && !w.megatron && !w.against && !recipe_is_lm(r))

@@ -32,13 +32,18 @@ typedef struct asked_words {
  * before anything is done with it. */
 status words_are_text(int argc, char **argv, error *err);
 
-/* Is what names the recipe something else? Then it is read. NULL: it never is. */
+/* Is what names the recipe something else? Then it is read. */
 typedef status (*words_first)(recipe *r, const char *name, bool *is_one, error *err);
 
-/* Reads words into options and recipe (model_fill included); `how` gets how other files of
- * Megatron-LM are to be read: --set and --command. *done: help is asked for, and nothing is read. */
-status words_read(arena *a, const asked_words *w, words_first first, recipe *r,
-                  megatron_options *how, bool *done, error *err);
+typedef struct words_files {
+    words_first first;    /* asked of the word that names the recipe; NULL: it names one */
+    megatron_options how; /* to be set: --set, --command, for files of Megatron-LM */
+} words_files;
+
+/* Reads words into options and recipe (model_fill included). *done: help is asked for, and nothing
+ * is read. */
+status words_read(arena *a, const asked_words *w, words_files *f, recipe *r, bool *done,
+                  error *err);
 
 /* Reads options and at most one other word, for commands without a recipe. */
 status words_plain(const asked_words *w, const char **word, bool *done, error *err);
