@@ -34,13 +34,15 @@ typedef struct dispatcher {
     bool gathers;              /* all tokens go to all ranks */
     bool gathers_map;          /* and before a dispatch everybody's routing map */
     bool host_waits;           /* for its counts, where rows of experts vary */
+    bool sorts_all;            /* what arrives by experts, also where one rank has them all */
     bool unpadded;             /* does not pad experts' rows to their capacity */
     bool rank_capacity;        /* a capacity may be set for a rank instead of each expert */
     bool fixed_shapes;         /* and with that a graph of the whole iteration can hold it */
     bool ep_overlap;           /* runs beside another microbatch: combined 1F1B */
     bool shared_overlap;       /* and beside the shared expert, under Megatron-Bridge, too */
     bool norm_recompute;       /* norms may be recomputed beside a graph of the router */
-    int full_sms;              /* fill Blackwell's links, and are more than it takes by itself */
+    int full_sms;              /* fill Blackwell's links, and are more than it takes by itself; */
+    double few_rate, few_row;  /* with those: part of the rate, times the seconds of a row */
     const char *fits[FLEX_PLATFORMS]; /* why it is the backend there; NULL: another is */
 } dispatcher;
 

@@ -100,8 +100,8 @@ static void init_routing(cost_model *c)
     c->to = dispatcher_of(j);
     c->gathers = c->hw->framework > 0 && c->to->gathers;
     c->wide_combine = c->gathers && j->router_dtype == J_ROUTER_DTYPE_FP32;
-    c->sorts_again = c->hw->framework > 0 && !c->to->flex && !c->gathers && c->s->lay.ep == 1 &&
-                     c->s->m.moe->experts > 1;
+    c->sorts_again =
+        c->hw->framework > 0 && c->to->sorts_all && c->s->lay.ep == 1 && c->s->m.moe->experts > 1;
     c->one_by_one = c->hw->framework > 0;
     c->delays = c->hw->framework > 0 && j->ep_overlap && j->delay_wgrad;
     c->by_nodes = c->hw->framework > 0 && j->ep_overlap;

@@ -154,9 +154,9 @@ void dispatch_init(cost_model *c)
 
 /* ---- seconds */
 
-/* Has hybridep 16 multiprocessors instead of the 32 that the files of machines speak of? On Hopper
- * 16 fill the links. 16 is Megatron's default up to 0.17.0; from 0.17.1 on (containers from 26.06)
- * it leaves the default to hybridep, which takes 32 in one domain. */
+/* Has it the multiprocessors that it takes by itself, fewer than the files of machines speak of? 16
+ * is Megatron's default up to 0.17.0; from 0.17.1 on (containers from 26.06) it leaves the default
+ * to hybridep, which takes 32 in one domain. On Hopper 16 fill the links. */
 static bool few_multiprocessors(const cost_model *c)
 {
     const job *j = &c->s->j;
@@ -165,14 +165,12 @@ static bool few_multiprocessors(const cost_model *c)
     return job_has(j, K_FLEX_SMS) ? j->flex_sms < full : version_is(j, "container", "", "26.06");
 }
 
-/* A row of deepep or hybridep over a link. Their kernels take a time for each row besides its
- * bytes, which small rows show: with 16 multiprocessors of GB200 rows of 7,392 bytes (FP8 with
- * scales) take 0.62 of the time of those of 14,336, not half. 16 take twice as long for a row as 32
- * do, and reach 0.956, 0.92, 0.922, 0.944, 0.94 of their rate over 8, 16, 24, 32 and 36 GB200 (both
- * ways in BF16, kernels alone). All from the hybrid-ep README. */
+/* A row of flex over a link. Kernels take a time for each row besides its bytes, which small rows
+ * show: with 16 multiprocessors of GB200 rows of 7,392 bytes (FP8 with scales) take 0.62 of the time
+ * of those of 14,336, not half (the hybrid-ep README). */
 static double row_seconds(const cost_model *c, link_kind k, double width)
 {
-    static const double MEASURED = 14336, FEW_REACH = 0.936;
+    static const double MEASURED = 14336;
     const hardware *h = c->hw;
     const dispatch_kind d = c->to->rates;
     const int across = k == LINK_OUTSIDE;
@@ -180,8 +178,8 @@ static double row_seconds(const cost_model *c, link_kind k, double width)
     double part = h->dispatch[d][across];
     if (!across && h->dispatch_near[d].n)
         part = curve_at(&h->dispatch_near[d], c->groups[GROUP_TP_EP].in_domain);
-    double row = h->framework > 0 ? (few ? 2 : 1) * h->dispatch_row[d][across] : 0;
-    double rate = cost_level(c, k)->bandwidth * part * (few ? FEW_REACH : 1);
+    double row = h->framework > 0 ? (few ? c->to->few_row : 1) * h->dispatch_row[d][across] : 0;
+    double rate = cost_level(c, k)->bandwidth * part * (few ? c->to->few_rate : 1);
     return row + width * (1 / rate - row / MEASURED);
 }
 
