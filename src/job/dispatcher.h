@@ -30,7 +30,8 @@ typedef struct dispatcher {
     bool flex;                 /* tokens go to domains and are fanned out there, by a library */
     bool unbuilt;              /* which we do not have */
     bool over_nvlink;          /* such a domain is an NVLink domain, and holds EP; else a node */
-    bool node_only;            /* does not run where NVLink spans several nodes */
+    bool needs_peers;          /* does not run where one rank has all experts, */
+    bool node_only;            /* nor where NVLink spans several nodes */
     bool gathers;              /* all tokens go to all ranks */
     bool gathers_map;          /* and before a dispatch everybody's routing map */
     bool host_waits;           /* for its counts, where rows of experts vary */

@@ -55,7 +55,7 @@ bool size_fits(const setup *s, int which, int64_t n)
 static bool dispatch_fits(const setup *s, const int64_t *x)
 {
     int64_t ranks = mul_sat(x[EP_], x[ETP_]);
-    if (SET(FLEX) && TO(node_only) && ranks < 2) return false;
+    if (SET(FLEX) && TO(needs_peers) && ranks < 2) return false;
     if (TO(over_nvlink) && I(NVLINK) > 8 && ranks > I(NVLINK)) return false;
     return !ON(EP_OVERLAP) || x[EP_] > 1;
 }
