@@ -34,7 +34,7 @@ SOURCES  := $(filter-out $(MAIN) $(MPI_PART) src/backend/cuda/%,\
 OBJECTS  := $(SOURCES:%.c=$(BUILD)/obj/%.o)
 LIBRARY  := $(BUILD)/libmoefold.a
 PROGRAM  := $(BUILD)/moefold
-VERSION  := $(shell sed -n 's/^const char cli_version.* = "\(.*\)";/\1/p' src/cli/help.c)
+VERSION  := $(shell sed -n 's/^\#define MOEFOLD_VERSION "\(.*\)"/\1/p' include/moefold.h)
 SONAME   := libmoefold.so.$(firstword $(subst ., ,$(VERSION)))
 SHARED   := $(BUILD)/library/libmoefold.so.$(VERSION)# for other programs, as is the next
 STATIC   := $(BUILD)/library/libmoefold.a
@@ -94,8 +94,9 @@ SUB = --no-print-directory $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
 .PHONY: bench-cuda screens guard-record oracle torture cuda cuda-backend cuda-blackwell blackwell-backend
 .PHONY: FORCE check-deps cpu-program test-programs fuzz-programs bench-programs fuzz-objects cuda-programs
 
-# Only the library and its tests see its header.
-$(BUILD)/obj/src/library/%.o $(BUILD)/tests/library/%: private CPPFLAGS += -Iinclude
+# Only the library and its tests see its header, and who says the version.
+$(addprefix $(BUILD)/obj/src/,library/%.o cli/help.o) $(BUILD)/tests/library/%: \
+    private CPPFLAGS += -Iinclude
 
 # ---- what people call ----------------------------------------------------------------------------
 

@@ -18,6 +18,10 @@
 extern "C" {
 #endif
 
+/* Of the program and of what it answers: fields come and go with its first two numbers. */
+#define MOEFOLD_VERSION "0.1.0"
+const char *moefold_version(void); /* of the library that is there when a program runs */
+
 /* The first four are the program's exit codes. */
 typedef enum moefold_status {
     MOEFOLD_OK,

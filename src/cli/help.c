@@ -5,12 +5,13 @@
 #include "cli/help.h"
 #include "answer/answer.h"
 
+#include <moefold.h>
 #include <stdio.h>
 #include <string.h>
 
 enum { WIDTH = 100, COLUMN = 26, COMMANDS_MAX = 64 };
 
-const char cli_version[] = "0.1.0";
+const char cli_version[] = MOEFOLD_VERSION;
 
 const char help_recipe[] =
     "RECIPE is a YAML file (- for standard input), a preset model (moefold show --presets), a name "

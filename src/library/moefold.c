@@ -137,6 +137,11 @@ moefold_status moefold_plan(moefold_answer **answer, const char *const *words, i
     return answered(answer, (call){.given = words, .n = n, .ask = ask_plan}, watch);
 }
 
+const char *moefold_version(void)
+{
+    return MOEFOLD_VERSION;
+}
+
 void moefold_free(moefold_answer *answer)
 {
     if (!answer) return;

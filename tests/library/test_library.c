@@ -76,6 +76,7 @@ static void fields_are_found_by_their_path(void **state)
     assert_null(moefold_text(x, "model.parameters"));
     assert_int_equal(moefold_count(x, "nothing"), -1);
     moefold_free(x);
+    assert_string_equal(moefold_version(), MOEFOLD_VERSION);
     assert_null(moefold_json(NULL));
     assert_false(moefold_bool(NULL, "ok", &ok));
 }
