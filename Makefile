@@ -43,7 +43,7 @@ JOB      := $(BUILD)/generated/job/fields.h $(BUILD)/generated/config/job_words.
 RULE_IDS := $(BUILD)/generated/rules/rule_ids.h
 MADE     := $(OPS) $(JOB) $(RULE_IDS)
 PAGE     := $(patsubst src/report/%,$(BUILD)/generated/report/%.h,$(wildcard src/report/page.html \
-            src/report/page.css src/report/page.js))
+            src/report/page.css src/report/page*.js))
 
 # Emulated devices and words that plant faults, and the program with them: for tests.
 EMULATED     := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tests/emulated/*.c))

@@ -17,6 +17,9 @@ static const char *const page_css[] = {
 #include "report/page.css.h"
     NULL};
 static const char *const page_js[] = {
+#include "report/page_cards.js.h"
+#include "report/page_runs.js.h"
+/* It draws the page at its end. */
 #include "report/page.js.h"
     NULL};
 

@@ -79,7 +79,7 @@ import json, sys
 for r in json.load(sys.stdin)["plan"]["best"]:
     low, high, step = r["band"]["low_s"], r["band"]["high_s"], r["step_s"]
     assert abs(low * high / step ** 2 - 1) < 1e-6 and 1.01 < high / step < 1.6, r["band"]'
-    grep -o 'band\.[a-z_]*' src/report/page.js | sort -u | diff - <(printf 'band.high_s\nband.low_s\n')
+    grep -oh 'band\.[a-z_]*' src/report/page*.js | sort -u | diff - <(printf 'band.high_s\nband.low_s\n')
 }
 check bands_of_a_plan_are_what_the_page_computes_with bands_are_numbers
 run_is_whole() {
