@@ -19,7 +19,7 @@
 enum { SECONDS = 30 };
 
 typedef struct diff_words {
-    bool json;
+    bool json, why, everything;
     const char *tolerance, *stack;
 } diff_words;
 
@@ -171,14 +171,14 @@ static bool asks_help(const cli_words *w)
     return false;
 }
 
-static void print_all(const differences *d, const diff_verdict *v, const diff_runs *r, bool json,
-                      arena *a)
+static void print_all(const differences *d, const diff_verdict *v, const diff_runs *r,
+                      const diff_words *w, arena *a)
 {
     const diff_runs *runs = r->side[0].word || r->side[1].word ? r : NULL;
-    if (json)
+    if (w->json)
         cli_json_print(diff_json(d, v, runs, a));
     else
-        diff_print(d, v, runs, a);
+        diff_print(d, v, runs, (diff_more){w->why, w->everything}, a);
 }
 
 /* Two profiles or logs have no recipes. ERR_INPUT: one of them and something else. */
@@ -230,7 +230,7 @@ static status compare(const cli_words *w, const diff_words *own, int *code, aren
         diff_verdict v = judge(d, tolerance);
         if (r->both) judge_runs(&v, r);
         *code = diff_is_beyond(&v) ? ERR_RULE : OK;
-        print_all(d, &v, r, own->json, a);
+        print_all(d, &v, r, own, a);
     }
     for (int i = 0; i < 2; i++) diff_run_release(&r->side[i]);
     return st;
@@ -244,13 +244,15 @@ int command_diff(int argc, char **argv)
          "exit with 1 if step time or peak memory differ by more; unset: 5", NULL, &w.tolerance},
         {"--stack", "NAME", "container generation; unset: the newest in the hardware file", NULL,
          &w.stack},
+        {"--why", NULL, "add knobs that follow, and which parts each change moved", &w.why, NULL},
+        {"--everything", NULL, "add all figures of both", &w.everything, NULL},
         {"--json", NULL, "print JSON (docs/JSON.md)", &w.json, NULL},
     };
     arena *a = arena_create();
     error err = {{0}};
     int code = OK;
     bool done = false;
-    cli_words words = {"diff", argc, argv, options, 3};
+    cli_words words = {"diff", argc, argv, options, 5};
     status st = OK;
     if (asks_help(&words))
         st = cli_read(a, &words, ARENA_NEW(a, recipe), &done, &err);

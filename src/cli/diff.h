@@ -22,8 +22,14 @@ static inline bool diff_is_beyond(const diff_verdict *v)
 
 struct diff_runs; /* what was measured of the sides (diff_runs.h); NULL: nothing */
 
+/* What is printed below the answer. */
+typedef struct diff_more {
+    bool why, everything;
+} diff_more;
+
 /* diff_print.c */
-void diff_print(const differences *d, const diff_verdict *v, const struct diff_runs *r, arena *a);
+void diff_print(const differences *d, const diff_verdict *v, const struct diff_runs *r,
+                diff_more more, arena *a);
 json_t *diff_json(const differences *d, const diff_verdict *v, const struct diff_runs *r, arena *a);
 
 #endif

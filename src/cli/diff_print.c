@@ -5,6 +5,8 @@
 
 #include "answer/answer.h"
 #include "cli/diff_runs.h"
+#include "cli/screen.h"
+#include "cli/screen_price.h"
 #include "cli/verdict.h"
 #include "config/target.h"
 
@@ -174,18 +176,157 @@ static void print_verdict(const diff_verdict *v)
               diff_is_beyond(v) ? "they differ" : "they do not differ");
 }
 
-void diff_print(const differences *d, const diff_verdict *v, const diff_runs *r, arena *a)
+/* ---- for people: the screen */
+
+static void put_end(const diff_end *e, const char *side, arena *a)
 {
-    print_head(&d->a, "A", a);
-    print_head(&d->b, "B", a);
+    const setup *s = e->s;
+    screen_line(
+        side, "%s: %s on %s", s->r.name, s->m.name,
+        screen_devices(e->hw->arch == ARCH_CPU, recipe_int(&s->r, K_N_GPUS), e->hw->name, a));
+    if (e->why_not) screen_line("", "no program can be built: %s", e->why_not);
+    if (answer_estimates_times(&s->j, e->hw))
+        screen_line("", "its times are estimates: our %skernels were not measured on %s",
+                    target_by_reference(&s->j) ? "reference " : "", e->hw->name);
+    for (int i = 0; i < e->found.n; i++)
+        if (e->found.list[i].rule->severity == ERROR)
+            screen_line("", "breaks a rule: %s: %s", e->found.list[i].rule->id,
+                        e->found.list[i].message);
+}
+
+static void put_knobs(const differences *d, arena *a)
+{
+    enum { SHOWN = 6 };
+    int shown = 0, made = 0;
+    for (int i = 0; i < d->n_knobs; i++) made += d->knobs[i].made;
+    for (int i = 0; i < d->n_knobs && shown < SHOWN; i++) {
+        const diff_knob *k = &d->knobs[i];
+        if (k->made)
+            screen_line(shown++ ? "" : "KNOBS", "%s  %s -> %s", knobs[k->k].key,
+                        value_text(a, k->from), value_text(a, k->to));
+    }
+    if (!d->n_knobs)
+        screen_line("KNOBS", "no knob differs");
+    else if (d->n_knobs > shown)
+        screen_line(shown ? "" : "KNOBS", "%d more%s (--why)", d->n_knobs - shown,
+                    made == shown ? ", which follow from these" : "");
+}
+
+/* What moved most, of parts that moved by a thousandth of A's step. */
+static void put_moved(const step_part *x, const step_part *y, double step_s, arena *a)
+{
+    enum { SHOWN = 5 };
+    bool used[STEP_PARTS] = {false};
+    textbuf line = text_init(a);
+    for (int n = 0; n < SHOWN; n++) {
+        int most = -1;
+        for (int i = 0; i < STEP_PARTS; i++) {
+            double by = fabs(y[i].seconds - x[i].seconds);
+            if (used[i] || by < 1e-3 * step_s) continue;
+            if (most < 0 || by > fabs(y[most].seconds - x[most].seconds)) most = i;
+        }
+        if (most < 0) break;
+        double by = y[most].seconds - x[most].seconds;
+        used[most] = true;
+        text_add(&line, "%s%s%s %s%s", n ? ",  " : "", x[most].title,
+                 most >= COST_TP && most <= COST_COPY ? ", exposed" : "", by < 0 ? "-" : "+",
+                 screen_seconds(a, fabs(by)));
+    }
+    if (line.n) screen_line("MOVED", "%s", line.s);
+}
+
+static void put_changes(const differences *d, arena *a)
+{
+    static const screen_column columns[] = {{"step", false, 0},
+                                            {"peak", false, 0},
+                                            {"alone", false, 1},
+                                            {"change from A to B, one after another", true, 0}};
+    enum { N = sizeof columns / sizeof columns[0] };
+    const char **cells = ARENA_ARRAY(a, const char *, N *(d->n_changes + 1));
+    if (!d->n_changes) return;
+    for (int i = 0; i < d->n_changes; i++) {
+        const diff_change *c = &d->changes[i];
+        const char **to = cells + N * i;
+        to[0] =
+            arena_text(a, "%s%s", c->seconds < 0 ? "-" : "+", screen_seconds(a, fabs(c->seconds)));
+        to[1] = c->bytes ? signed_bytes(a, c->bytes) : "0";
+        to[2] = c->alone ? arena_text(a, "%s%s", c->alone_seconds < 0 ? "-" : "+",
+                                      screen_seconds(a, fabs(c->alone_seconds)))
+                         : "-";
+        to[3] = arena_text(a, "%s: %s", c->names, c->words);
+    }
+    printf("\n");
+    screen_table(columns, N, cells, d->n_changes);
+}
+
+static void put_verdict(const differences *d, const diff_verdict *v, const diff_runs *r, arena *a)
+{
+    bool differ = diff_is_beyond(v);
+    screen_line("VERDICT",
+                "B's step is %.1f %% %s than A's%s, its %s %.1f %% %s; tolerance %.3g %%: "
+                "%s",
+                100 * fabs(v->time), v->time < 0 ? "shorter" : "longer", v->noise ? " (noise)" : "",
+                v->measured ? "planned memory" : "peak", 100 * fabs(v->memory),
+                v->memory < 0 ? "smaller" : "larger", 100 * v->tolerance,
+                screen_coloured(a, differ ? COLOUR_WARNING : COLOUR_OK,
+                                differ ? "they differ" : "they do not differ"));
+    if (v->measured)
+        screen_line("STEP", "measured %s in A, %s in B, %lld and %lld steps",
+                    screen_band(a, r->c.steps[0].median, r->c.steps[0].low, r->c.steps[0].high),
+                    screen_band(a, r->c.steps[1].median, r->c.steps[1].low, r->c.steps[1].high),
+                    (long long)r->side[0].m.n, (long long)r->side[1].m.n);
+    else
+        screen_line("STEP", "predicted %s in A, %s in B", screen_seconds(a, d->a.p.step_s),
+                    screen_seconds(a, d->b.p.step_s));
+    if (v->priced && !v->measured)
+        screen_line("MEMORY", "A %s;  B %s", screen_fits(a, d->a.p.peak_bytes, d->a.p.usable),
+                    screen_fits(a, d->b.p.peak_bytes, d->b.p.usable));
+}
+
+static void put_screen(const differences *d, const diff_verdict *v, const diff_runs *r, bool more,
+                       arena *a)
+{
+    put_end(&d->a, "A", a);
+    put_end(&d->b, "B", a);
+    if (v->priced || v->measured) put_verdict(d, v, r, a);
+    put_knobs(d, a);
+    if (v->measured && r->c.has_parts)
+        put_moved(r->c.parts[0], r->c.parts[1], r->c.step_s[0], a);
+    else if (v->priced && !v->measured) {
+        step_part x[STEP_PARTS], y[STEP_PARTS];
+        price_parts(x, &d->a.p);
+        price_parts(y, &d->b.p);
+        put_moved(x, y, d->a.p.step_s, a);
+    }
+    if (r && !r->both) diff_runs_screen_one(r, d, a);
+    if (r && r->both) diff_runs_screen_noise(r, a);
+    if (more)
+        screen_line("NEXT", "--why: knobs that follow, and which parts each change moved  "
+                            "--everything: all figures");
+    if (v->priced && (!v->measured || d->n_knobs)) put_changes(d, a);
+}
+
+void diff_print(const differences *d, const diff_verdict *v, const diff_runs *r, diff_more more,
+                arena *a)
+{
+    put_screen(d, v, r, !more.why && !more.everything, a);
+    if (!more.why && !more.everything) return;
+    bool priced = v->priced && (!v->measured || d->n_knobs);
+    screen_hold();
+    if (more.everything) {
+        printf("\n");
+        print_head(&d->a, "A", a);
+        print_head(&d->b, "B", a);
+    }
     print_knobs(d, a);
-    if (v->priced && (!v->measured || d->n_knobs)) {
+    if (priced && more.everything) {
         print_time(d);
         print_memory(d, a);
-        print_changes(d, a);
     }
+    if (priced) print_changes(d, a);
     if (r) diff_runs_print(r, d, a);
-    if (v->priced || v->measured) print_verdict(v);
+    if (more.everything && (v->priced || v->measured)) print_verdict(v);
+    screen_release();
 }
 
 /* ---- for programs */

@@ -5,6 +5,7 @@
  *     noise is not known. */
 #include "answer/answer.h"
 #include "cli/diff_profiles.h"
+#include "cli/screen.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -80,65 +81,79 @@ static void judge(profile_diff *d)
 
 /* ---- for people */
 
-static void print_head(const profile_diff *d, arena *a)
+static void put_ends(const profile_diff *d, arena *a)
 {
     for (int i = 0; i < 2; i++) {
         const profile *p = &d->side[i].p;
         const char name[] = {(char)('A' + i), 0};
-        cli_print(name, "%s: %s%s%s; %s a step of %g", d->f->words[i],
-                  profile_source_name(p->source), p->gpu ? ", " : "", p->gpu ? p->gpu : "",
-                  text_seconds(a, d->side[i].step), p->steps);
-        if (p->source == SOURCE_LOG)
-            printf(" (%s to %s)", text_seconds(a, p->log.least_s), text_seconds(a, p->log.most_s));
-        if (p->peak_bytes) printf(", %s", text_bytes(a, p->peak_bytes));
-        printf("\n");
+        bool log = p->source == SOURCE_LOG;
+        screen_line(name, "%s: %s%s%s; %s a step of %g%s%s", d->f->words[i],
+                    profile_source_name(p->source), p->gpu ? ", " : "", p->gpu ? p->gpu : "",
+                    screen_band(a, d->side[i].step, log ? p->log.least_s : d->side[i].step,
+                                log ? p->log.most_s : d->side[i].step),
+                    p->steps, p->peak_bytes ? ", " : "",
+                    p->peak_bytes ? screen_bytes(a, (double)p->peak_bytes) : "");
     }
 }
 
-static void print_row(const profile_diff *d, const char *title, double x, double y)
+enum { COLUMNS_OF_ROW = 5, ROWS_MOST = PROFILE_KINDS + CAUSE_COUNT + 2 };
+
+static void add_row(const profile_diff *d, const char **cells, int *n, const char *title, double x,
+                    double y, arena *a)
 {
     double step = d->side[0].step;
     if (fabs(x) < 5e-4 * step && fabs(y) < 5e-4 * step) return;
-    printf("         %-44s %10.4g s %10.4g s %+10.4g s %+7.1f %%\n", title, x, y, y - x,
-           100 * (y - x) / step);
+    const char **c = cells + COLUMNS_OF_ROW * (*n)++;
+    c[0] = screen_seconds(a, x);
+    c[1] = screen_seconds(a, y);
+    c[2] = arena_text(a, "%s%s", y < x ? "-" : "+", screen_seconds(a, fabs(y - x)));
+    c[3] = screen_percent(a, (y - x) / step);
+    c[4] = title;
 }
 
-static void print_rows(const profile_diff *d, arena *a)
+static void put_rows(const profile_diff *d, arena *a)
 {
+    static const screen_column columns[COLUMNS_OF_ROW] = {{"A", false, 0},
+                                                          {"B", false, 0},
+                                                          {"B - A", false, 0},
+                                                          {"of A's step", false, 1},
+                                                          {"measured, by kind", true, 0}};
+    const char *cells[COLUMNS_OF_ROW * ROWS_MOST];
+    int n = 0;
     const profile *p = &d->side[0].p, *q = &d->side[1].p;
-    cli_print("\nTime",
-              "of a step, measured, by kind; the last column is relative to A's step\n\n"
-              "         %-44s %12s %12s %12s\n",
-              "", "A", "B", "B - A");
     for (int k = 0; k < PROFILE_KINDS; k++)
-        print_row(
-            d,
+        add_row(
+            d, cells, &n,
             arena_text(a, "%s%s", profile_kind_title(k), profile_is_message(k) ? ", exposed" : ""),
-            p->busy[k] / p->steps, q->busy[k] / q->steps);
-    print_row(d, "forward and backward (from the log)", p->mixed / p->steps, q->mixed / q->steps);
+            p->busy[k] / p->steps, q->busy[k] / q->steps, a);
+    add_row(d, cells, &n, "forward and backward (from the log)", p->mixed / p->steps,
+            q->mixed / q->steps, a);
     for (int c = 0; c < CAUSE_COUNT; c++)
-        print_row(d, profile_cause_title((idle_cause)c), p->idle[c] / p->steps,
-                  q->idle[c] / q->steps);
-    print_row(d, "step", d->side[0].step, d->side[1].step);
+        add_row(d, cells, &n, profile_cause_title((idle_cause)c), p->idle[c] / p->steps,
+                q->idle[c] / q->steps, a);
+    add_row(d, cells, &n, "step", d->side[0].step, d->side[1].step, a);
+    printf("\n");
+    screen_table(columns, COLUMNS_OF_ROW, cells, n);
 }
 
 static void print_text(const profile_diff *d, arena *a)
 {
-    print_head(d, a);
-    print_rows(d, a);
+    put_ends(d, a);
+    screen_line("VERDICT", "B's step is %.1f %% %s than A's%s; tolerance %.3g %%: %s",
+                100 * fabs(d->change), d->change < 0 ? "shorter" : "longer",
+                d->memory != 0 ? arena_text(a, ", its peak %.1f %% %s", 100 * fabs(d->memory),
+                                            d->memory < 0 ? "smaller" : "larger")
+                               : "",
+                100 * d->f->tolerance,
+                screen_coloured(a, d->differ ? COLOUR_WARNING : COLOUR_OK,
+                                d->differ ? "they differ" : "they do not differ"));
     if (d->band < 0)
-        cli_print("\nNoise", "unknown: a profile has no steps to compare with each other\n");
+        screen_line("NOISE", "unknown: a profile has no steps to compare with each other");
     else
-        cli_print("\nNoise",
-                  "steps vary, so medians may differ by %.1f %%; they differ by %.1f "
-                  "%%: %s\n",
-                  100 * d->band, 100 * fabs(d->change), d->noise ? "noise" : "more than noise");
-    cli_print("\nVerdict", "B's step is %.1f %% %s than A's%s; tolerance %.3g %%: %s\n",
-              100 * fabs(d->change), d->change < 0 ? "shorter" : "longer",
-              d->memory != 0 ? arena_text(a, ", its peak %.1f %% %s", 100 * fabs(d->memory),
-                                          d->memory < 0 ? "smaller" : "larger")
-                             : "",
-              100 * d->f->tolerance, d->differ ? "they differ" : "they do not differ");
+        screen_line("NOISE",
+                    "steps vary, so medians may differ by %.1f %%; they differ by %.1f %%: %s",
+                    100 * d->band, 100 * fabs(d->change), d->noise ? "noise" : "more than noise");
+    put_rows(d, a);
 }
 
 /* ---- for programs */

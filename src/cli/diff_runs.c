@@ -1,6 +1,7 @@
 /* diff_runs.c - what was measured, beside each other: steps, parts, operations, memory. */
 #include "answer/answer.h"
 #include "cli/diff_runs.h"
+#include "cli/screen.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -204,6 +205,37 @@ void diff_runs_print(const diff_runs *r, const differences *d, arena *a)
                   "differ by %.1f %%: %s\n",
                   100 * r->c.band, 100 * fabs(r->c.change),
                   r->c.noise ? "noise" : "more than noise");
+}
+
+void diff_runs_screen_one(const diff_runs *r, const differences *d, arena *a)
+{
+    int i = r->side[0].word ? 0 : 1;
+    const diff_end *e = i ? &d->b : &d->a;
+    if (!e->why_not)
+        screen_line("RUN",
+                    "%c was measured at %s a step and is predicted at %s; the other side is a "
+                    "recipe, so all else here is predicted",
+                    'A' + i, screen_seconds(a, r->c.steps[i].median),
+                    screen_seconds(a, e->p.step_s));
+}
+
+void diff_runs_screen_noise(const diff_runs *r, arena *a)
+{
+    for (int i = 0; i < 2; i++) {
+        const diff_run *x = &r->side[i];
+        double lost = x->m.delay > x->m.left_out ? x->m.delay : x->m.left_out;
+        if (lost > 0.01 * r->c.steps[i].median)
+            screen_line("BUSY", "other programs had the cores of %c for %s of a step%s", 'A' + i,
+                        screen_seconds(a, lost), x->m.left_out > 0 ? ", which is left out" : "");
+    }
+    if (r->c.band <= 0)
+        screen_line("NOISE", "unknown: both runs need at least %d steps", STEPS_FOR_BAND + 1);
+    else
+        screen_line("NOISE",
+                    "medians of runs like these may differ by %.1f %%; they differ by "
+                    "%.1f %%: %s",
+                    100 * r->c.band, 100 * fabs(r->c.change),
+                    r->c.noise ? "noise" : "more than noise");
 }
 
 /* ---- for programs */

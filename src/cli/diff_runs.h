@@ -29,6 +29,10 @@ typedef struct diff_runs {
     runs_compared c; /* both */
 } diff_runs;
 
+/* For the screen: a run beside a recipe's prediction; how much such runs vary. */
+void diff_runs_screen_one(const diff_runs *r, const differences *d, arena *a);
+void diff_runs_screen_noise(const diff_runs *r, arena *a);
+
 void diff_runs_print(const diff_runs *r, const differences *d, arena *a);
 const struct measured_ends_answer *diff_runs_answer(const diff_runs *r, arena *a);
 

@@ -9,7 +9,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 3
 moefold=$(readlink -f "${MOEFOLD:-./moefold}")
 
 # Commands whose screens stay within the window; before their words may stand COLUMNS=N (100 as in a pipe).
-new_screens="plan check price profile tune"
+new_screens="plan check price profile tune diff"
 
 # Numbers of a column end where they ended, or start where they started, so that a longer one moves nothing.
 mask() {
