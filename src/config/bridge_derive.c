@@ -20,13 +20,12 @@ static bool starts(const char *text, const char *start)
 
 /* CommOverlapConfig.setup and MixedPrecisionConfig.setup write theirs over those of model,
  * optimizer and ddp, ConfigContainer.validate the deprecated ones of train over validation's; a
- * number of SMs by its old name gives way to the new. */
-static int standing(const char *key)
+ * number of SMs by an old name, of one dispatcher, gives way to the new. */
+static int standing(knob_id k, const char *key)
 {
     if (starts(key, "comm_overlap.") || starts(key, "mixed_precision.")) return 2;
     if (starts(key, "train.eval_")) return 2;
-    if (text_equal(key, "model.moe_deepep_num_sms")) return 0;
-    return !text_equal(key, "model.moe_hybridep_num_sms");
+    return k != K_FLEX_SMS || text_equal(key, knobs[k].key);
 }
 
 /* One copy that is on turns the others on. */
@@ -68,7 +67,7 @@ static const alias_use *one_that_counts(const copies *c, knob_id k)
     const alias_use *best = c->list[0];
     for (int i = 1; i < c->n; i++) {
         const alias_use *x = c->list[i];
-        int more = standing(x->key) - standing(best->key);
+        int more = standing(k, x->key) - standing(k, best->key);
         if (more > 0 || (!more && either_counts(k) && is_on(x->v) && !is_on(best->v))) best = x;
     }
     return best;
@@ -87,7 +86,7 @@ static void settle(recipe *r, knob_id k)
     alias_use counts = *one_that_counts(&c, k);
     for (int i = 0; i < c.n; i++) {
         alias_use *x = c.list[i];
-        bool gives_way = standing(x->key) < standing(counts.key) || either_counts(k);
+        bool gives_way = standing(k, x->key) < standing(k, counts.key) || either_counts(k);
         if (value_equal(x->v, counts.v) || !gives_way) continue;
         x->instead = said(r, &counts);
         if (x == &c.own && r->n_aliases < ALIASES_MAX) r->aliases[r->n_aliases++] = *x;
@@ -103,7 +102,7 @@ static void settle_named_precision(recipe *r)
     for (int i = 0; i < r->n_aliases; i++) {
         alias_use *use = &r->aliases[i];
         value implied;
-        if (use->instead || !use->alone || standing(use->key) == 2 ||
+        if (use->instead || !use->alone || standing(use->knob, use->key) == 2 ||
             !precision_implies(named->v.text, use->knob, &implied) || value_equal(implied, use->v))
             continue;
         use->instead =
@@ -116,7 +115,7 @@ const char *bridge_key_that_counts(const recipe *r, knob_id k)
 {
     for (int i = 0; i < r->n_aliases; i++) {
         const alias_use *use = &r->aliases[i];
-        if (use->knob == k && !use->instead && standing(use->key) > standing(knobs[k].key))
+        if (use->knob == k && !use->instead && standing(k, use->key) > standing(k, knobs[k].key))
             return use->key;
     }
     return knobs[k].key;
