@@ -33,6 +33,8 @@ static void print_found(const plan_answer *p, const plan_words *w, arena *a)
         print_everything(p, a);
     else if (w->why) {
         plan_print_kept(p, a);
+        plan_print_first(p, a);
+        plan_print_claim(p, a);
         plan_explain(p, a);
     }
     if (p->compared) plan_print_against(p, a);

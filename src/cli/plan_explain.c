@@ -6,6 +6,8 @@
 #include <stdio.h>
 
 #include "cli/plan.h"
+#include "cli/screen.h"
+#include "cli/screen_price.h"
 #include "layout/members.h"
 #include "ir/segment.h"
 
@@ -23,7 +25,7 @@ static void say_moved(const plan_other *o, const price *now)
         printf("%s%s %+.3g s", k ? ", " : "  ", kinds[k].title, kinds[k].seconds);
 }
 
-static void say_others(const plan_answer *p, const char *topic)
+static void say_others(const plan_answer *p, const char *topic, arena *a)
 {
     const price *now = &p->result->best[0].exact;
     for (int i = 0; i < p->reasons.n; i++) {
@@ -34,8 +36,9 @@ static void say_others(const plan_answer *p, const char *topic)
             printf(" breaks the rule %s\n", o->rule);
             continue;
         }
-        printf(" %9.3f s %+7.1f %% %8.2f GiB%s", o->p.step_s, 100 * (o->p.step_s / now->step_s - 1),
-               (double)o->p.peak_bytes / 1073741824.0, o->p.fits ? "" : ", does not fit;");
+        printf(" %10s %7s %9s%s", screen_seconds(a, o->p.step_s),
+               screen_percent(a, o->p.step_s / now->step_s - 1),
+               screen_bytes(a, (double)o->p.peak_bytes), o->p.fits ? "" : ", does not fit;");
         say_moved(o, now);
         printf(o->left ? "; %s\n" : "%s\n", o->left ? o->left : "");
     }
@@ -92,7 +95,7 @@ static void say_host(const host_need *h)
                gib(h->memory));
 }
 
-static void say_memory(const plan_answer *p)
+static void say_memory(const plan_answer *p, arena *a)
 {
     const price *x = &p->result->best[0].exact;
     cli_print("Why", "Each choice, and what its alternatives would cost with all else equal.\n\n");
@@ -112,7 +115,7 @@ static void say_memory(const plan_answer *p)
     printf("             %.0f %% of all layouts cannot hold weights, gradients and optimizer; %.0f "
            "%% have no room for activations.\n",
            100 * (double)n->state / all, 100 * (double)n->saved / all);
-    say_others(p, "memory");
+    say_others(p, "memory", a);
 }
 
 /* Is every faster row offloaded, too? Those that are left out are slower. */
@@ -134,8 +137,9 @@ static void say_ladder(const plan_answer *p, arena *a)
            c->drop ? choice_modules(a, c->drop) : "none");
     for (int i = 0; i < r->n_ladder; i++) {
         const found *f = &r->ladder[i];
-        printf("              %-42s %9.3f s %8.2f GiB  %s%s\n",
-               f->c.drop ? choice_modules(a, f->c.drop) : "none", f->step_s, gib(f->peak_bytes),
+        printf("              %-42s %10s %9s  %s%s\n",
+               f->c.drop ? choice_modules(a, f->c.drop) : "none", screen_seconds(a, f->step_s),
+               screen_bytes(a, (double)f->peak_bytes),
                f->peak_bytes <= p->hw->usable ? "fits" : "does not fit",
                f->c.drop == c->drop ? "  <- taken" : "");
     }
@@ -154,10 +158,11 @@ static void say_replicas(const plan_answer *p, arena *a)
     const choice *c = &f->c;
     printf(
         "          3. Data parallelism: DP %lld (experts: EDP %lld): TP %lld x CP %lld x PP %lld "
-        "take %lld of %lld GPUs.\n             The global batch of %s is %lld replica%s x %lld "
+        "take %lld of %lld %s.\n             The global batch of %s is %lld replica%s x %lld "
         "microbatch%s of %lld.\n",
         (long long)f->dp, (long long)f->edp, (long long)c->tp, (long long)c->cp, (long long)c->pp,
         (long long)(c->tp * c->cp * c->pp), (long long)p->world,
+        p->hw->arch == ARCH_CPU ? "processes" : "GPUs",
         text_grouped(a, recipe_int(p->given, K_GBS)), (long long)f->dp, f->dp > 1 ? "s" : "",
         (long long)f->micros, f->micros > 1 ? "es" : "", (long long)c->mbs);
 }
@@ -191,15 +196,17 @@ static void say_links(const plan_answer *p, const setup *s, arena *a)
         members m = members_of(s, rows[i].group, 0, a);
         if (m.n < 2) continue;
         any = true;
-        printf("              %s of %4lld ranks, %-26s %9.3f s, %.3f s exposed (%.1f %% of the "
+        printf("              %s of %4lld ranks, %-26s %9s, %s exposed (%.1f %% of the "
                "step)\n",
-               rows[i].name, (long long)m.n, link_of(s, rows[i].group, a), x->time[rows[i].kind],
-               x->exposed[rows[i].kind], 100 * x->exposed[rows[i].kind] / x->step_s);
+               rows[i].name, (long long)m.n, link_of(s, rows[i].group, a),
+               screen_seconds(a, x->time[rows[i].kind]),
+               screen_seconds(a, x->exposed[rows[i].kind]),
+               100 * x->exposed[rows[i].kind] / x->step_s);
     }
     if (!any) printf("              none: every group has one rank.\n");
 }
 
-static void say_pipeline(const plan_answer *p)
+static void say_pipeline(const plan_answer *p, arena *a)
 {
     const found *f = &p->result->best[0];
     const choice *c = &f->c;
@@ -208,18 +215,18 @@ static void say_pipeline(const plan_answer *p)
         printf("          5. Pipeline: none (PP 1), no bubble.\n");
         return;
     }
-    printf(
-        "          5. Pipeline: PP %lld, VPP %lld; a stage has %lld GPUs (%s); %lld microbatches, "
-        "bubble %.1f %% of the step.\n",
-        (long long)c->pp, (long long)c->vpp, (long long)ranks,
-        ranks % node == 0   ? "whole nodes"
-        : node % ranks == 0 ? "within a node"
-                            : "parts of nodes",
-        (long long)f->micros, 100 * f->exact.bubble / f->exact.step_s);
-    say_others(p, "pipeline");
+    printf("          5. Pipeline: PP %lld, VPP %lld; a stage has %lld %s (%s); %lld microbatches, "
+           "bubble %.1f %% of the step.\n",
+           (long long)c->pp, (long long)c->vpp, (long long)ranks,
+           p->hw->arch == ARCH_CPU ? "processes" : "GPUs",
+           ranks % node == 0   ? "whole nodes"
+           : node % ranks == 0 ? "within a node"
+                               : "parts of nodes",
+           (long long)f->micros, 100 * f->exact.bubble / f->exact.step_s);
+    say_others(p, "pipeline", a);
 }
 
-static void say_experts(const plan_answer *p, const setup *s)
+static void say_experts(const plan_answer *p, const setup *s, arena *a)
 {
     const choice *c = &p->result->best[0].c;
     if (!s->m.moe->experts) {
@@ -229,17 +236,17 @@ static void say_experts(const plan_answer *p, const setup *s)
     printf("          6. Experts: %lld, %lld a rank (EP %lld, ETP %lld).\n",
            (long long)s->m.moe->experts, (long long)(s->m.moe->experts / c->ep), (long long)c->ep,
            (long long)c->etp);
-    say_others(p, "experts");
+    say_others(p, "experts", a);
 }
 
-static void say_context(const plan_answer *p)
+static void say_context(const plan_answer *p, arena *a)
 {
     const choice *c = &p->result->best[0].c;
     int64_t seq = recipe_int(p->given, K_SEQ);
     printf("          7. Context: CP %lld with TP %lld, %lld tokens a rank", (long long)c->cp,
            (long long)c->tp, (long long)(seq / (c->cp * c->tp)));
     printf(c->cp > 1 ? "; %s.\n" : ".\n", cp_kinds[c->kind].title);
-    say_others(p, "context");
+    say_others(p, "context", a);
 }
 
 static const char *why_precision(const plan_answer *p)
@@ -250,56 +257,60 @@ static const char *why_precision(const plan_answer *p)
     return "the platform's default; --precision any searches others";
 }
 
-static void say_platform(const plan_answer *p, const setup *s)
+static void say_platform(const plan_answer *p, const setup *s, arena *a)
 {
     const choice *c = &p->result->best[0].c;
     if (s->m.moe->experts) {
         printf("          8. Dispatcher: %s.\n", plan_dispatcher(p, c));
-        say_others(p, "dispatcher");
+        say_others(p, "dispatcher", a);
         printf("          9. Overlap of EP communication: %s.\n", plan_overlap(c->overlap));
-        say_others(p, "overlap");
+        say_others(p, "overlap", a);
     }
     printf("         10. Precision: %s (%s)%s.\n", recipe_word(&s->r, K_PRECISION),
            why_precision(p),
            p->result->maker->wide[c->precision]
                ? ", weights in 16 bits, as the optimizer on the host needs them"
                : "");
-    say_others(p, "precision");
+    say_others(p, "precision", a);
     printf("         11. CUDA graphs: %s.\n", choice_graphs(c->graphs));
-    say_others(p, "graphs");
+    say_others(p, "graphs", a);
 }
 
 static void say_next(const plan_answer *p, arena *a)
 {
     const price *x = &p->result->best[0].exact;
     double day = x->tokens_per_s_per_gpu * (double)p->world * 86400;
-    printf("         12. Scaling: %.3g B tokens a day. ", day / 1e9);
+    bool cpu = p->hw->arch == ARCH_CPU;
+    const char *devices = cpu ? "processes" : "GPUs";
+    printf("         12. Scaling: %s tokens a day. ", screen_count(a, day));
     if (p->has_next)
-        printf("On %lld GPUs (DP doubles, same batch): %.3f s a step, %.3g B tokens a day, "
+        printf("On %lld %s (DP doubles, same batch): %s a step, %s tokens a day, "
                "%.0f %% scaling efficiency.\n",
-               (long long)p->world * 2, p->next.step_s,
-               p->next.tokens_per_s_per_gpu * (double)p->world * 2 * 86400 / 1e9,
+               (long long)p->world * 2, devices, screen_seconds(a, p->next.step_s),
+               screen_count(a, p->next.tokens_per_s_per_gpu * (double)p->world * 2 * 86400),
                100 * x->step_s / (2 * p->next.step_s));
     else
-        printf("On twice the GPUs this batch does not divide into whole microbatches for each "
-               "replica: plan again with a larger --gbs.\n");
+        printf("On twice the %s this batch does not divide into whole microbatches for each "
+               "replica: plan again with a larger --gbs.\n",
+               devices);
     plan_say_fewest(p, a);
-    printf("         13. Bottleneck: %s (%s).\n", wall_name(x->wall), x->evidence);
+    printf("         13. Bottleneck: %s (%s).\n", wall_name(x->wall),
+           screen_evidence(a, x->evidence, cpu));
 }
 
 void plan_explain(const plan_answer *p, arena *a)
 {
     const setup *s = p->reasons.winner;
     if (!s) return;
-    say_memory(p);
+    say_memory(p, a);
     say_ladder(p, a);
     plan_say_offload(p, a);
     say_replicas(p, a);
     say_links(p, s, a);
-    say_pipeline(p);
-    say_experts(p, s);
-    say_context(p);
-    say_platform(p, s);
+    say_pipeline(p, a);
+    say_experts(p, s, a);
+    say_context(p, a);
+    say_platform(p, s, a);
     say_next(p, a);
     say_warnings(p, a);
     plan_explain_rows(p, a);

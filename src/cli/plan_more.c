@@ -38,8 +38,9 @@ void plan_say_fewest(const plan_answer *p, arena *a)
 {
     const plan_fewest *x = &p->fewest;
     const choice *c = &p->result->best[0].c;
-    printf("            This layout runs on multiples of PP x lcm(TP x CP, ETP x EP) = %lld GPUs.",
-           (long long)layout_fewest(c->tp, c->cp, c->pp, c->ep, c->etp));
+    printf("            This layout runs on multiples of PP x lcm(TP x CP, ETP x EP) = %lld %s.",
+           (long long)layout_fewest(c->tp, c->cp, c->pp, c->ep, c->etp),
+           p->hw->arch == ARCH_CPU ? "processes" : "GPUs");
     if (!x->gpus)
         printf(" --more looks for the smallest cluster that holds this job.\n");
     else if (x->gpus == p->world)

@@ -5,6 +5,7 @@
 #include "cli/plan.h"
 #include "config/job_of.h"
 #include "cli/routing.h"
+#include "cli/screen_price.h"
 #include "cli/verdict.h"
 #include "ir/segment.h"
 #include "config/job_of.h"
@@ -125,12 +126,13 @@ static void print_judgement(const search_result *r, int row)
 static void print_table(const plan_answer *p, arena *a)
 {
     const search_result *r = p->result;
-    printf("Best     %d layouts, one for each set of parallel sizes; %.1f GiB of a GPU are usable\n"
-           "         GiB: peak of the fullest rank; TFLOP/s: model FLOPs per GPU; mbs: micro batch "
+    bool cpu = p->hw->arch == ARCH_CPU;
+    printf("Best     %d layouts, one for each set of parallel sizes; %.1f GiB of a %s are usable\n"
+           "         GiB: peak of the fullest rank; TFLOP/s: model FLOPs per %s; mbs: micro batch "
            "size\n\n",
-           r->n_best, gib(p->hw->usable));
+           r->n_best, gib(p->hw->usable), screen_device(cpu), screen_device(cpu));
     printf("         %2s %9s %10s %8s %8s  TP  CP           EP ETP  PP VPP  DP mbs\n", "", "step s",
-           "tok/s/GPU", "TFLOP/s", "GiB");
+           cpu ? "tok/s/proc" : "tok/s/GPU", "TFLOP/s", "GiB");
     for (int i = 0; i < r->n_best; i++) {
         const found *f = &r->best[i];
         const choice *c = &f->c;

@@ -70,7 +70,8 @@ static void say_why_first(const plan_answer *p, arena *a)
         const found *y = &r->best[f->behind];
         screen_line(
             "WHY",
-            "number %d (%s) is %.2g %% faster but would leave %s, number 1 leaves %s; and %s",
+            "number %d (%s) is %.1f %% faster, less than anybody would tell, and would leave "
+            "%s instead of %s; first because %s",
             f->behind + 1, sizes_text(p, &y->c, " ", a),
             100 * (f->exact.step_s / seconds_of(y) - 1),
             bytes_text(a, p->hw->usable - y->exact.peak_bytes),

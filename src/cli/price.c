@@ -29,7 +29,7 @@ static void print_memory(const priced *q, arena *a)
 }
 
 /* Rows add up to the step; small ones are in the last. */
-static void print_time(const price *p, arena *a)
+static void print_time(const price *p, bool cpu, arena *a)
 {
     cli_print("Time", "of a step: %s; pipeline rank %lld computes the most:\n\n",
               text_seconds(a, p->step_s), (long long)p->slowest);
@@ -43,9 +43,12 @@ static void print_time(const price *p, arena *a)
             continue;
         }
         bool message = i >= COST_TP && i <= COST_COPY;
+        bool starts = cpu && text_equal(x->name, "host");
         printf("         %-36s %10.4g s %6.1f %%",
-               message ? arena_text(a, "%s, exposed", x->title) : x->title, x->seconds,
-               100 * x->seconds / step);
+               message  ? arena_text(a, "%s, exposed", x->title)
+               : starts ? "waiting for operations to start"
+                        : x->title,
+               x->seconds, 100 * x->seconds / step);
         if (x->hidden >= least) printf("   and %.4g s hidden", x->hidden);
         printf("\n");
     }
@@ -53,9 +56,10 @@ static void print_time(const price *p, arena *a)
     printf("         %-36s %10.4g s %6.1f %%\n\n", "step", step, 100.0);
 }
 
-static void print_wall(const priced *q)
+static void print_wall(const priced *q, arena *a)
 {
-    cli_print("Wall", "%s: %s\n", wall_name(q->p.wall), q->p.evidence);
+    cli_print("Wall", "%s: %s\n", wall_name(q->p.wall),
+              screen_evidence(a, q->p.evidence, q->hw->arch == ARCH_CPU));
     for (int i = 0; i < q->n_repairs; i++) {
         const profile_fix *f = &q->repairs[i];
         printf("         %s %s (%s: %+.1f %% tokens/s)\n",
@@ -102,18 +106,20 @@ static void print_routing(const priced *q, arena *a)
 static void print_text(const priced *q, bool all, arena *a)
 {
     const price *p = &q->p;
+    bool cpu = q->hw->arch == ARCH_CPU;
     if (!all) {
         print_routing(q, a);
-        print_wall(q);
+        print_wall(q, a);
         cli_print_not_priced(q->left_out, q->n_left_out);
         cli_print_notes(&q->s->r, "Note     ", true);
         print_changes(q, a);
         return;
     }
-    printf("%s on %lld x %s: %s tokens/s/GPU, %.*f TFLOP/s/GPU, MFU %.1f %%", q->s->r.name,
+    printf("%s on %lld x %s: %s tokens/s/%s, %.*f TFLOP/s/%s, MFU %.1f %%", q->s->r.name,
            (long long)q->s->lay.world, q->hw->name,
-           text_grouped(a, (int64_t)(p->tokens_per_s_per_gpu + 0.5)),
-           cli_tflops_digits(p->tflops_per_gpu), p->tflops_per_gpu, 100 * p->mfu_bf16);
+           text_grouped(a, (int64_t)(p->tokens_per_s_per_gpu + 0.5)), screen_device(cpu),
+           cli_tflops_digits(p->tflops_per_gpu), p->tflops_per_gpu, screen_device(cpu),
+           100 * p->mfu_bf16);
     printf(p->mfu_precision == p->mfu_bf16 ? "\n\n" : " of BF16, %.1f %% of its precision\n\n",
            100 * p->mfu_precision);
     for (int i = 0; i < q->found.n; i++)
@@ -122,9 +128,9 @@ static void print_text(const priced *q, bool all, arena *a)
                    q->found.list[i].message);
     cli_print_times(&q->s->j, q->hw);
     print_memory(q, a);
-    print_time(p, a);
+    print_time(p, cpu, a);
     print_routing(q, a);
-    print_wall(q);
+    print_wall(q, a);
     cli_print_not_priced(q->left_out, q->n_left_out);
     if (cli_print_notes(&q->s->r, "Note     ", false)) printf("\n");
     print_changes(q, a);

@@ -72,8 +72,11 @@ void cli_print_layout(const setup *s, arena *a)
         return;
     }
     const layout *l = &s->lay;
-    printf(", %" PRId64 " per node, NVLink domain of %" PRId64 "\n", l->gpus_per_node,
-           l->nvlink_domain);
+    printf(", %" PRId64 " per node", l->gpus_per_node);
+    if (recipe_on_cpu(r))
+        printf("\n");
+    else
+        printf(", NVLink domain of %" PRId64 "\n", l->nvlink_domain);
     printf("         dense   TP %" PRId64 " x CP %" PRId64 " x DP %" PRId64 " x PP %" PRId64 "\n",
            l->tp, l->cp, l->dp, l->pp);
     printf("         expert  ETP %" PRId64 " x EP %" PRId64 " x EDP %" PRId64 " x PP %" PRId64

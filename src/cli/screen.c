@@ -116,9 +116,12 @@ static void next_line(pen *p)
 static void put(pen *p, int blanks, const char *s, size_t n)
 {
     int wide = width_of(s, n);
-    if (p->at > p->hang && p->at + blanks + wide > p->columns) {
+    bool beyond = p->at + blanks + wide > p->columns;
+    if (beyond && p->at > p->hang) {
         next_line(p);
         blanks = 0;
+    } else if (beyond && blanks > p->hang) {
+        blanks = p->hang; /* a line that begins far in */
     }
     printf("%*s", blanks, "");
     p->at += blanks;

@@ -208,6 +208,15 @@ const char *screen_wall(const char *word, bool cpu)
     return text_equal(word, "pipeline bubble") ? "pipeline bubble" : word;
 }
 
+const char *screen_evidence(arena *a, const char *evidence, bool cpu)
+{
+    static const char launches[] = "kernel launches";
+    const char *at = cpu && evidence ? strstr(evidence, launches) : NULL;
+    if (!at) return evidence;
+    return arena_text(a, "%.*soperation starts%s", (int)(at - evidence), evidence,
+                      at + sizeof launches - 1);
+}
+
 static int larger_first(const void *x, const void *y)
 {
     double a = ((const screen_part *)x)->amount, b = ((const screen_part *)y)->amount;

@@ -27,6 +27,9 @@ void screen_time(const price_answer *x, bool cpu, arena *a);
 /* "70.3 GiB, fits", "102 GiB, does not fit" in their colours. */
 const char *screen_fits(arena *a, int64_t bytes, int64_t usable);
 
+/* Evidence of what limits a step, in the words of its machine. */
+const char *screen_evidence(arena *a, const char *evidence, bool cpu);
+
 /* Rules of one severity that are broken, one a line. */
 void screen_rules(const violation_answer *list, int n, const char *kind, arena *a);
 

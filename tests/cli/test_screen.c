@@ -136,6 +136,14 @@ static void held_text_is_wrapped(void **state)
                                    "   in  wards\n");
 }
 
+static void what_begins_far_in_is_not_broken_in_a_word(void **state)
+{
+    (void)state;
+    keep();
+    screen_print("                              no part changes by 0.1 % of the step\n");
+    assert_string_equal(printed(), "               no part changes by 0.1 % of the step\n");
+}
+
 static void numbers_have_units_and_digits(void **state)
 {
     arena *a = *state;
@@ -201,6 +209,7 @@ int main(void)
         cmocka_unit_test(commands_can_be_copied),
         cmocka_unit_test(tables_fit),
         cmocka_unit_test(held_text_is_wrapped),
+        cmocka_unit_test(what_begins_far_in_is_not_broken_in_a_word),
         cmocka_unit_test(numbers_have_units_and_digits),
         cmocka_unit_test(parts_add_up),
         cmocka_unit_test(bars_show_what_is_above),
