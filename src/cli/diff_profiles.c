@@ -98,16 +98,21 @@ static void put_ends(const profile_diff *d, arena *a)
 
 enum { COLUMNS_OF_ROW = 5, ROWS_MOST = PROFILE_KINDS + CAUSE_COUNT + 2 };
 
-static void add_row(const profile_diff *d, const char **cells, int *n, const char *title, double x,
-                    double y, arena *a)
+typedef struct row_list {
+    const char *cells[COLUMNS_OF_ROW * ROWS_MOST];
+    int n;
+    double step; /* of A; rows of less than a part of it are left out */
+    arena *a;
+} row_list;
+
+static void add_row(row_list *l, const char *title, double x, double y)
 {
-    double step = d->side[0].step;
-    if (fabs(x) < 5e-4 * step && fabs(y) < 5e-4 * step) return;
-    const char **c = cells + COLUMNS_OF_ROW * (*n)++;
-    c[0] = screen_seconds(a, x);
-    c[1] = screen_seconds(a, y);
-    c[2] = arena_text(a, "%s%s", y < x ? "-" : "+", screen_seconds(a, fabs(y - x)));
-    c[3] = screen_percent(a, (y - x) / step);
+    if (fabs(x) < 5e-4 * l->step && fabs(y) < 5e-4 * l->step) return;
+    const char **c = l->cells + COLUMNS_OF_ROW * l->n++;
+    c[0] = screen_seconds(l->a, x);
+    c[1] = screen_seconds(l->a, y);
+    c[2] = arena_text(l->a, "%s%s", y < x ? "-" : "+", screen_seconds(l->a, fabs(y - x)));
+    c[3] = screen_percent(l->a, (y - x) / l->step);
     c[4] = title;
 }
 
@@ -118,22 +123,20 @@ static void put_rows(const profile_diff *d, arena *a)
                                                           {"B - A", false, 0},
                                                           {"of A's step", false, 1},
                                                           {"measured, by kind", true, 0}};
-    const char *cells[COLUMNS_OF_ROW * ROWS_MOST];
-    int n = 0;
+    row_list l = {.step = d->side[0].step, .a = a};
     const profile *p = &d->side[0].p, *q = &d->side[1].p;
     for (int k = 0; k < PROFILE_KINDS; k++)
         add_row(
-            d, cells, &n,
+            &l,
             arena_text(a, "%s%s", profile_kind_title(k), profile_is_message(k) ? ", exposed" : ""),
-            p->busy[k] / p->steps, q->busy[k] / q->steps, a);
-    add_row(d, cells, &n, "forward and backward (from the log)", p->mixed / p->steps,
-            q->mixed / q->steps, a);
+            p->busy[k] / p->steps, q->busy[k] / q->steps);
+    add_row(&l, "forward and backward (from the log)", p->mixed / p->steps, q->mixed / q->steps);
     for (int c = 0; c < CAUSE_COUNT; c++)
-        add_row(d, cells, &n, profile_cause_title((idle_cause)c), p->idle[c] / p->steps,
-                q->idle[c] / q->steps, a);
-    add_row(d, cells, &n, "step", d->side[0].step, d->side[1].step, a);
+        add_row(&l, profile_cause_title((idle_cause)c), p->idle[c] / p->steps,
+                q->idle[c] / q->steps);
+    add_row(&l, "step", d->side[0].step, d->side[1].step);
     printf("\n");
-    screen_table(columns, COLUMNS_OF_ROW, cells, n);
+    screen_table(columns, COLUMNS_OF_ROW, l.cells, l.n);
 }
 
 static void print_text(const profile_diff *d, arena *a)

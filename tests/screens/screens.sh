@@ -23,7 +23,8 @@ mask() {
             : "$3N" . (defined $5 ? $pad . $5 : "")/ge;
         s/[ \t]+$//;'
 }
-screen() { # WORDS...
+screen() { # WORDS...; what tries something has build/screens.tuned to itself
+    rm -rf build/screens.tuned
     local out=$1 code columns=100
     shift
     [[ $1 == COLUMNS=* ]] && columns=${1#*=} && shift
