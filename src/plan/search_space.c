@@ -3,7 +3,8 @@
  * I1  A knob that a person set has one value.
  * I2  Where only published features are searched, each value of a knob that nobody set is one that
  *     occurs in a published run on the family of GPUs (predict/bands.h).
- * I3  Conditions here are those of rules that say ERROR, restated for loops; a layout that passes
+ * I3  Conditions here are those of rules that say ERROR: sizes are asked of the rules, the others
+ *     restated for loops (tests/plan/test_space.c holds them against the rules). A layout that passes
  *     them and breaks another rule is found when it would enter the list of the best. */
 #include "plan/search_space.h"
 
@@ -15,6 +16,7 @@
 #include "config/job_of.h"
 #include "config/target.h"
 #include "ir/segment.h"
+#include "rules/rules.h"
 
 /* A ring of more ranks than CP_MOST is a pin: its waits take seconds to find, each, and no run has
  * been seen near it. */
@@ -205,16 +207,11 @@ static int64_t alignment(const job *j)
 bool space_dense_ok(const space *s, const choice *c)
 {
     int64_t tp = c->tp, cp = c->cp;
-    if (s->world % (tp * cp) || (cp > 1 && s->seq % (2 * cp)) || s->seq % (cp * tp)) return false;
-    if (s->gbs % c->mbs) return false;
+    if (s->world % (tp * cp) || s->seq % (cp * tp) || s->gbs % c->mbs) return false;
     const setup *base = choice_base(s->m, c->precision, tp);
-    if (!base) return false;
+    if (!base || !rules_allow_size(base, K_TP, tp) || !rules_allow_size(base, K_CP, cp))
+        return false;
     const model *m = &base->m;
-    int64_t kv = base->j.kv_heads;
-    if (base->j.heads % tp || m->padded_vocab % tp) return false;
-    if (!m->attention->mla && kv > 0 && kv % tp && tp % kv) return false;
-    if (m->moe->shared_ffn % tp) return false;
-    if (m->mlp->ffn % tp && model_uses(m, BLOCK_MLP)) return false;
     if (model_has(m, BLOCK_GDN) && (m->gdn->k_heads % (tp * cp) || m->gdn->v_heads % (tp * cp)))
         return false;
     return c->mbs * (s->seq / (cp * tp)) % alignment(&base->j) == 0;
@@ -270,9 +267,9 @@ bool space_experts_ok(const space *s, const choice *c)
     const setup *base = choice_base(s->m, c->precision, c->tp);
     const model *m = &base->m;
     if (!m->moe->experts) return c->ep == 1 && c->etp == 1 && c->to == TO_ALLTOALL;
-    if (m->moe->experts % c->ep || m->moe->ffn % c->etp || s->world % (c->ep * c->etp))
+    if (!rules_allow_size(base, K_EP, c->ep) || !rules_allow_size(base, K_ETP, c->etp) ||
+        s->world % (c->ep * c->etp))
         return false;
-    if (m->linear_bias && c->etp > 1) return false;
     const dispatcher *d = choice_dispatcher(s->m, c);
     if (pinned(s, K_DISPATCHER) && s->asked->dispatcher != d->word) return false;
     if (pinned(s, K_FLEX) && s->asked->flex && c->to != TO_FLEX) return false;

@@ -52,6 +52,13 @@ bool size_fits(const setup *s, int which, int64_t n)
     }
 }
 
+bool rules_allow_size(const setup *s, knob_id k, int64_t size)
+{
+    int i = 0;
+    while (i < N_SIZES - 1 && near_knobs[i] != k) i++;
+    return size_fits(s, i, size);
+}
+
 static bool dispatch_fits(const setup *s, const int64_t *x)
 {
     int64_t ranks = mul_sat(x[EP_], x[ETP_]);
