@@ -67,7 +67,9 @@ same input_is_the_file "$moefold show recipes/qwen3-30b-4k-h100.yaml --as recipe
 expect wrong_input_has_a_line 2 'standard input:2: ' "$moefold" check --everything - < <(printf 'model:\n  seq_lengt: 1\n')
 expect plan_from_input 0 'Plan' "$moefold" plan --everything - --gpus 8xH100 < <(printf 'moefold:\n  model: tiny\nseq: 1K\ngbs: 64\n')
 
-expect launch_needs_a_file 2 'standard input' "$moefold" launch - --slurm <recipes/qwen3-30b-4k-h100.yaml
+printf 'moefold:\n  model: tiny\ncluster:\n  gpu: cpu\n' >"$work/own.yaml"
+expect launch_needs_a_file 2 'standard input' "$moefold" launch - <"$work/own.yaml"
+expect for_megatron_it_needs_none 0 'pretrain_gpt.py' "$moefold" launch - <recipes/qwen3-30b-4k-h100.yaml
 expect ranks_need_a_file 2 'standard input' "$moefold" train - --ranks 2 <recipes/qwen3-30b-4k-h100.yaml
 
 # ---- training without a GPU, and without a word of one
