@@ -160,15 +160,12 @@ members members_of(const setup *s, comm_group g, int64_t rank, arena *a)
 {
     const group_kind *k = comm_group_kind(g);
     if (k) return of_kind(s, k, rank, a);
-    members cp = of_kind(s, comm_group_kind(GROUP_CP), rank, a), world = {s->lay.world, rank, NULL};
-    int64_t inner = inner_size(s);
-    if (g == GROUP_CP_INNER) return part_of(&cp, cp.place / inner * inner, 1, inner, a);
-    if (g == GROUP_CP_OUTER) return part_of(&cp, cp.place % inner, inner, cp.n / inner, a);
     if (g == GROUP_EMBEDDING) {
         members pp = of_kind(s, comm_group_kind(GROUP_PP), rank, a);
         return with_words(s, &pp, a);
     }
-    world.ranks = ARENA_ARRAY(a, int64_t, world.n);
-    for (int64_t i = 0; i < world.n; i++) world.ranks[i] = i;
-    return world;
+    members cp = of_kind(s, comm_group_kind(GROUP_CP), rank, a);
+    int64_t inner = inner_size(s);
+    if (g == GROUP_CP_INNER) return part_of(&cp, cp.place / inner * inner, 1, inner, a);
+    return part_of(&cp, cp.place % inner, inner, cp.n / inner, a);
 }

@@ -155,7 +155,8 @@ double cost_message(const cost_model *c, const segment *seg, const op *o)
 {
     const group_facts *g = &c->groups[o->group];
     if (op_is(o->kind, BY_TABLE)) return dispatch_exchange(c, seg, o);
-    if (dispatch_gathers_map(c, o)) return dispatch_map(c, g);
+    double map = dispatch_map(c, o);
+    if (map > 0) return map;
     double bytes = bytes_sent(c, seg, o) * (dispatch_is_wide(c, o) ? 2 : 1);
     if (op_is(o->kind, STEPPED))
         return cost_over(c, g->farthest, bytes) + cost_level(c, g->farthest)->latency;

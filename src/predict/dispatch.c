@@ -232,13 +232,10 @@ bool dispatch_is_wide(const cost_model *c, const op *o)
  * rank reads all of it (DeepEP, branch hybrid-ep: allgather_routing_map, metadata_preprocess_core).
  * The rates that its test prints leave both out, for it passes the handle of a first dispatch.
  * deepep and all-to-all gather counts. */
-bool dispatch_gathers_map(const cost_model *c, const op *o)
+double dispatch_map(const cost_model *c, const op *o)
 {
-    return c->hw->framework > 0 && c->to->gathers_map && o->role == ROLE_COUNTS;
-}
-
-double dispatch_map(const cost_model *c, const group_facts *g)
-{
+    const group_facts *g = &c->groups[o->group];
+    if (!(c->hw->framework > 0) || !c->to->gathers_map || o->role != ROLE_COUNTS) return 0;
     double bytes = cost_routed_tokens(c->s) * (double)c->s->m.moe->experts;
     return cost_ring(c, g, bytes) + cost_memory(c, g->members * bytes);
 }

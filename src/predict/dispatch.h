@@ -18,8 +18,8 @@ bool dispatch_rides_along(const cost_model *c, const op *o);
 /* Do the elements of this message travel in FP32, whatever the program has? */
 bool dispatch_is_wide(const cost_model *c, const op *o);
 
-/* Does the library gather everybody's routing map where our program gathers counts? Seconds. */
-bool dispatch_gathers_map(const cost_model *c, const op *o);
-double dispatch_map(const cost_model *c, const group_facts *g);
+/* Seconds of everybody's routing map, which a library may gather where our program gathers counts;
+ * 0: this is no such message. */
+double dispatch_map(const cost_model *c, const op *o);
 
 #endif
