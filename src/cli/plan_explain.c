@@ -1,8 +1,8 @@
 /* plan_explain.c - why the winner is what it is, in the order in which one thinks: memory with the
  * least model parallelism, recompute, what data parallelism remains, which communication crosses
  * which links, pipeline, experts, context, dispatcher, overlap, precision, graphs, and what more
- * GPUs would bring. Each choice stands beside what the others would cost (library/plan_reasons.c). The rest
- * of the list follows row by row (plan_rows.c). */
+ * GPUs would bring. Each choice stands beside what the others would cost
+ * (library/plan_reasons.c). The rest of the list follows row by row (plan_rows.c). */
 #include <stdio.h>
 
 #include "cli/plan.h"

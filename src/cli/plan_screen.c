@@ -1,5 +1,5 @@
-/* plan_screen.c - a plan's first screen: what to take, how fast, does it fit, why this one, how sure,
- * what next. Everything else that is known of it comes with --why and --everything. */
+/* plan_screen.c - a plan's first screen: what to take, how fast, does it fit, why this one, how
+ * sure, what next. Everything else that is known of it comes with --why and --everything. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
