@@ -143,21 +143,20 @@ bool variant_edit(variant *out, const variant *from, const variant_job *j, edits
            (out->c.cp == 1 || !kind->levels || choice_levels(base, out->c.tp, out->c.cp, levels));
 }
 
-/* A dispatcher without backends leaves that of a person aside. */
-static bool keeps_pins(const recipe *now, const recipe *from, const recipe *given)
+/* False: it is what it was, or what a person pinned would change; but for the backend of a
+ * dispatcher that has none. */
+static bool may_try(const recipe *now, const recipe *from, const recipe *given)
 {
-    for (knob_id k = 0; k < K_COUNT; k++)
-        if (recipe_by_user(given, k) && k != K_FLEX &&
-            !value_equal(now->knob[k].v, from->knob[k].v))
-            return false;
-    return true;
-}
-
-static bool same(const recipe *x, const recipe *y)
-{
-    for (knob_id k = 0; k < K_COUNT; k++)
-        if (!value_equal(x->knob[k].v, y->knob[k].v)) return false;
-    return true;
+    job x, y;
+    bool same = true;
+    job_of(&x, now);
+    job_of(&y, from);
+    for (knob_id k = 0; k < K_COUNT; k++) {
+        if (job_same(&x, &y, k)) continue;
+        if (recipe_by_user(given, k) && k != K_FLEX) return false;
+        same = false;
+    }
+    return !same;
 }
 
 bool variant_try(try_result *out, variant *to, const variant *from, const variant_job *j, edits e,
@@ -166,6 +165,6 @@ bool variant_try(try_result *out, variant *to, const variant *from, const varian
     recipe *r = ARENA_NEW(a, recipe), *before = ARENA_NEW(a, recipe);
     *out = (try_result){.s = NULL};
     return variant_edit(to, from, j, e, a) && variant_recipe(r, to, j, a) &&
-           variant_recipe(before, from, j, a) && !same(r, before) &&
-           keeps_pins(r, before, j->t.given) && try_recipe(out, r, &j->t, a);
+           variant_recipe(before, from, j, a) && may_try(r, before, j->t.given) &&
+           try_recipe(out, r, &j->t, a);
 }

@@ -152,4 +152,39 @@ holds "and is named with its rule" \
 holds "price offers no latent ring for Megatron" \
     'not any("mla_latent_ring=true" in c["change"] for c in x["changes"])' "$folder/changes.json"
 
+
+# ---- evidence belongs to an architecture: its config.json under another name is planned and priced alike
+
+for job in "qwen3-30b-a3b 16xH100" "deepseek-v3 256xGB200" "gpt-oss-120b 64xH100"; do
+    read -r model gpus <<<"$job"
+    mkdir "$folder/renamed"
+    "$moefold" show "$model" --as config.json >"$folder/renamed/config.json"
+    for word in "$model" "$folder/renamed"; do
+        name=$([ "$word" = "$model" ] && echo preset || echo renamed)
+        "$moefold" plan "$word" --gpus "$gpus" --seq 4096 --json --out "$folder/$name.yaml" >"$folder/$name.json"
+        "$moefold" price "$folder/$name.yaml" --json >"$folder/$name.price"
+    done
+    if python3 - "$folder" <<'PYTHON'; then
+import json, sys
+def read(name):
+    x = json.load(open(sys.argv[1] + "/" + name))
+    # names, and the seconds of the search
+    for key in ("recipe", "model", "judged", "knobs", "words"):
+        x.pop(key, None)
+    return x
+for end in ("json", "price"):
+    x, y = read("preset." + end), read("renamed." + end)
+    for key in sorted(set(x) | set(y)):
+        if x.get(key) != y.get(key):
+            sys.exit("%s: %s, %s" % (key, str(x.get(key))[:200], str(y.get(key))[:200]))
+    assert end != "json" or any(row["supported"] for row in x["best"])
+PYTHON
+        echo "ok $model has its evidence under another name"
+    else
+        echo "not ok $model has its evidence under another name"
+        failed=1
+    fi
+    rm -r "$folder/renamed"
+done
+
 exit $failed
