@@ -1,7 +1,10 @@
 /* other_routing.c - a recipe with the other routing. */
 #include "library/other_routing.h"
 
+#include <limits.h>
+
 #include "config/loads.h"
+#include "predict/try.h"
 
 /* `forced`: balance is, in one way or the other. A room that --routing set is the old one's. */
 static void flip(recipe *r, bool natural, bool forced)
@@ -21,23 +24,22 @@ void price_other_routing(other_routing *out, const recipe *given, const price_jo
     if (!now->m.moe->experts || now->lay.ep < 2) return;
     arena *a = arena_create();
     recipe *r = ARENA_NEW(a, recipe);
-    setup *s = ARENA_NEW(a, setup);
-    price *p = ARENA_NEW(a, price);
-    error err = {{0}};
+    try_result t;
     bool asked = j->o && (j->o->skew > 0 || j->o->routing);
     *r = *given;
     r->a = a;
     bool forced = loads_forced(&now->j);
     out->natural = forced && !asked;
     flip(r, out->natural, forced);
-    price_options o = {.stack = j->o ? j->o->stack : NULL};
-    *p = (price){0};
-    out->there = setup_init(s, r, a, &err) == OK && s->possible && !s->pipe.why_not;
-    if (out->there) price_setup(p, s, j->hw, &o, a);
-    out->skew = p->skew;
-    out->step_s = p->step_s;
-    out->peak_bytes = p->peak_bytes;
-    out->fits = p->fits;
+    const price_options o = {.stack = j->o ? j->o->stack : NULL};
+    const try_job other = {.hw = j->hw, .o = &o, .depth = TRY_PRICE, .errors = INT_MAX};
+    out->there = try_recipe(&t, r, &other, a);
+    if (out->there) {
+        out->skew = t.p.skew;
+        out->step_s = t.p.step_s;
+        out->peak_bytes = t.p.peak_bytes;
+        out->fits = t.p.fits;
+    }
     arena_destroy(a);
 }
 
