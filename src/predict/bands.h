@@ -1,7 +1,8 @@
 /* bands.h - how far a price may be off, and whether others have published what it is about.
  *
  * Published runs that were priced (bands.def, written by `make accuracy`) say how wrong prices are.
- * The band of a time is what covers four in five of the errors of its nearest published rows; that
+ * The band of a time is what covers four in five of the errors of its nearest published rows, and
+ * what a source has in common with itself; that
  * of a difference comes from pairs of published runs and grows with the knobs that differ. Halves
  * of bands are logarithms: a price p lies between p exp(-half) and p exp(half).
  *
