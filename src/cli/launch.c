@@ -11,6 +11,7 @@
 #include "base/stop.h"
 #include "cli/launch.h"
 #include "cli/runtime.h"
+#include "cli/verdict.h"
 #include "config/target.h"
 
 typedef struct launch_options {
@@ -21,11 +22,11 @@ typedef struct launch_options {
 /* The words of the command line that `train` is to get: all but our own options. */
 static const char *train_command(int argc, char **argv, arena *a)
 {
-    char program[PATH_MAX] = "moefold";
-    ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
-    if (n > 0) program[n] = 0;
+    char self[PATH_MAX] = "moefold";
+    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    if (n > 0) self[n] = 0;
     textbuf t = text_init(a);
-    text_add(&t, "%s train", word_quoted(a, program));
+    text_add(&t, "%s train", word_quoted(a, self));
     for (int i = 1; i < argc; i++) {
         if (text_in("--slurm|--requeue", '|', argv[i]) || text_starts(argv[i], "--out=") ||
             text_starts(argv[i], "--time=") || text_starts(argv[i], "--as="))
@@ -132,6 +133,20 @@ static status write_out(const textbuf *t, const char *path, error *err)
     return OK;
 }
 
+/* A prediction is no refusal: who measured otherwise may start the job. */
+static void warn_of_memory(const setup *s, arena *a)
+{
+    fit f;
+    violations found;
+    error ignored;
+    rules_check(&found, s, false, a);
+    if (fit_asked(&f, s, &found, a, &ignored) || f.why_not || f.fits) return;
+    fprintf(stderr,
+            "moefold launch: warning: this job will run out of memory: %s; repair: `moefold check "
+            "RECIPE --fix`, with the words of this command\n",
+            cli_fit_text(&f, a));
+}
+
 /* `refused`: rules were broken, and it was said which. */
 static status launch(const recipe *given, const setup *s, const cli_words *w,
                      const launch_options *o, bool *refused, error *err)
@@ -152,6 +167,7 @@ static status launch(const recipe *given, const setup *s, const cli_words *w,
                                 .command = "launch",
                                 .j = j};
         TRY(launch_megatron(&t, &m, err));
+        warn_of_memory(s, a);
         return write_out(&t, o->file, err);
     }
     TRY(cli_needs_file(given, err));

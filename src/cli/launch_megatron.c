@@ -97,8 +97,8 @@ status launch_megatron(textbuf *out, const megatron_job *m, error *err)
     j.nodes = n.nodes;
     j.tasks_per_node = 1;
     j.gpus_per_node = n.gpus;
-    j.summary = arena_text(a, "Trains with %s on %" PRId64 " GPUs; submit it with sbatch.", title,
-                           n.nodes * n.gpus);
+    j.summary = arena_text(a, "Trains with %s on %" PRId64 " GPU%s; submit it with sbatch.", title,
+                           n.nodes * n.gpus, n.nodes * n.gpus == 1 ? "" : "s");
     slurm_put_head(out, &j);
     put_surroundings(out, title, lm ? "MEGATRON" : "BRIDGE");
     if (lm)

@@ -119,6 +119,9 @@ expect what_megatron_has_no_flag_for_is_refused 1 'mla_latent_ring=true .* canno
     "$moefold" launch $far moefold.stack=null model.cp_comm_type=p2p model.hierarchical_context_parallel_sizes=null \
     moefold.mla_latent_ring=true --out "$work/refused"
 check and_leaves_no_file [ ! -e "$work/refused" ]
+expect what_does_not_fit_is_said 0 'warning: this job will run out of memory: rank 0 needs [0-9.]+ GiB of 75.14 GiB usable' \
+    "$moefold" launch qwen3-30b-a3b --gpus 1xH100
+without what_fits_is_not 'run out of memory' "$moefold" launch $far
 expect megatron_is_not_queued_again 2 'requeue: Megatron ends with the same code' "$moefold" launch $far --requeue checkpoint.save=x
 expect which_megatron 2 'as megatron: known are megatron-lm and megatron-bridge' "$moefold" launch $far --as megatron
 expect our_own_is_no_megatron 2 'as megatron-lm: moefold.target=moefold' "$moefold" launch "${small[@]}" --as megatron-lm
