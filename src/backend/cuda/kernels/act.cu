@@ -81,8 +81,7 @@ struct function {
 /* ACT_AS begins with the operands and sizes of ACT; so do both gradients. */
 static function function_for(const op *o)
 {
-    const bool as = o->kind == OP_ACT_AS || o->kind == OP_ACT_AS_D;
-    if (as)
+    if (o->kind == OP_ACT_AS || o->kind == OP_ACT_AS_D)
         return {(act_kind)o->dim[DIM_ACT_AS_KIND], o->dim[DIM_ACT_AS_GATED] != 0,
                 (float)o->real[REAL_ACT_AS_offset], (float)o->real[REAL_ACT_AS_clamp],
                 o->dim[DIM_ACT_AS_F]};
@@ -144,17 +143,13 @@ static void act_d(const kernel_call *c)
     for_rows(c, o.M, o.F, act_d_rows{o, function_for(c->o)});
 }
 
-/* ---- all of them in BF16, rows of any multiple of 8: a warp takes up to 1,024 numbers of a row,
- * whose loads are on their way before the first use, and knows which function it computes
+/* ---- in BF16: a warp takes CHUNKS times 256 numbers of a row, whose loads are on their way before
+ * the first use, and the compiler knows which function it computes
  *
- * In the general form each number asks for that, and a warp waits for its loads once in 256. */
+ * In the general form each number asks for that, and a warp waits for its loads once in 256, since
+ * those of one chunk wait for the stores of the last, whose addresses might be theirs. */
 
-enum { CHUNK = WARP * WIDE, PART = 4, PART_WIDTH = PART * CHUNK };
-
-static __device__ __forceinline__ const uint4 *row_at(numbers x, int64_t i, int64_t width)
-{
-    return (const uint4 *)((const __nv_bfloat16 *)x.p + i * width);
-}
+enum { CHUNK = WARP * WIDE, PART = 4 };
 
 struct act_arrays {
     numbers da, u, to; /* da[M][F] of a gradient; a[M][F] or du[M][F or 2F] */
@@ -165,46 +160,86 @@ struct act_arrays {
     function e;
 };
 
-template <act_kind KIND, bool GATED, bool GRADIENT>
-static __global__ void __launch_bounds__(BLOCK) act_kernel(act_arrays s)
+/* An element's gradients, and what it adds to that of the row's factor. */
+struct back {
+    float by_gate, by_up, term;
+};
+
+/* Any function, rows of any multiple of 8. */
+template <act_kind KIND, bool BY_UP> struct any_form {
+    enum { GATED = BY_UP, WHOLE = false };
+    static __device__ __forceinline__ float value(const function &e, float x, float up, float scale)
+    {
+        return scale * e.shaped(KIND, GATED, x, up).a;
+    }
+    static __device__ __forceinline__ back slopes(const function &e, float x, float up, float d,
+                                                  float scale)
+    {
+        const element z = e.shaped(KIND, GATED, x, up);
+        return {scale * (d * z.by_gate), scale * d * z.by_up, d * z.a};
+    }
+};
+
+/* SwiGLU, rows of CHUNKS times 256 numbers, or several such parts. */
+struct swiglu_form {
+    enum { GATED = true, WHOLE = true };
+    static __device__ __forceinline__ float value(const function &, float x, float up, float scale)
+    {
+        return silu(x) * up * scale;
+    }
+    static __device__ __forceinline__ back slopes(const function &, float x, float up, float d,
+                                                  float scale)
+    {
+        const float s = sigmoid(x), value = x * s, by = d * scale;
+        return {by * up * (s * (1 + x * (1 - s))), by * value, d * value * up};
+    }
+};
+
+template <class FORM, bool GRADIENT, int CHUNKS>
+static __global__ void act_kernel(act_arrays s)
 {
-    const int64_t f = s.e.f, columns = GATED ? 2 * f : f, shares = s.parts / s.each;
+    const int64_t f = s.e.f, columns = FORM::GATED ? 2 * f : f;
+    const int64_t each = GRADIENT ? s.each : 1, shares = s.parts / each;
     const int lane = (int)threadIdx.x % WARP;
     const int64_t step = (int64_t)gridDim.x * WARPS;
     const uint4 none = make_uint4(0, 0, 0, 0);
     for (int64_t i = (int64_t)blockIdx.x * WARPS + threadIdx.x / WARP; i < s.m * shares;
          i += step) {
         const int64_t row = i / shares;
+        const uint4 *of_u = (const uint4 *)from(s.u, row * columns).p;
+        const uint4 *of_da = (const uint4 *)from(s.da, row * f).p;
         const float scale = s.p ? s.p[row] : 1;
         float sum = 0;
-        for (int64_t part = i % shares * s.each, past = part + s.each; part < past; part++) {
-            const int64_t first = part * PART_WIDTH + lane * WIDE;
-            const uint4 *from = row_at(s.u, row, columns), *of_da = row_at(s.da, row, f);
-            uint4 gate[PART], up[PART], d[PART];
+        for (int64_t part = i % shares * each, past = part + each; part < past; part++) {
+            const int64_t first = part * CHUNKS * CHUNK + lane * WIDE;
+            uint4 gate[CHUNKS], up[CHUNKS], d[CHUNKS];
 #pragma unroll
-            for (int c = 0; c < PART; c++) {
+            for (int c = 0; c < CHUNKS; c++) {
                 const int64_t j = first + c * CHUNK;
-                const bool there = j < f;
-                gate[c] = there ? from[j / WIDE] : none;
-                up[c] = GATED && there ? from[(f + j) / WIDE] : none;
+                const bool there = FORM::WHOLE || j < f;
+                gate[c] = there ? of_u[j / WIDE] : none;
+                up[c] = FORM::GATED && there ? of_u[(f + j) / WIDE] : none;
                 d[c] = GRADIENT && there ? of_da[j / WIDE] : none;
             }
 #pragma unroll
-            for (int c = 0; c < PART; c++) {
-                const int64_t j = first + c * CHUNK;
-                if (j >= f) break;
+            for (int c = 0; c < CHUNKS; c++) {
+                const int64_t j = first + c * CHUNK, at = row * (GRADIENT ? columns : f) + j;
+                if (!FORM::WHOLE && j >= f) break;
                 const lanes<WIDE> x = unpack(gate[c]), y = unpack(up[c]), g = unpack(d[c]);
                 lanes<WIDE> to, to_up;
 #pragma unroll
                 for (int k = 0; k < WIDE; k++) {
-                    const element z = s.e.shaped(KIND, GATED, x.v[k], y.v[k]);
-                    sum += g.v[k] * z.a;
-                    to.v[k] = scale * (GRADIENT ? g.v[k] * z.by_gate : z.a);
-                    to_up.v[k] = scale * g.v[k] * z.by_up;
+                    if (GRADIENT) {
+                        const back z = FORM::slopes(s.e, x.v[k], y.v[k], g.v[k], scale);
+                        sum += z.term;
+                        to.v[k] = z.by_gate;
+                        to_up.v[k] = z.by_up;
+                    } else {
+                        to.v[k] = FORM::value(s.e, x.v[k], y.v[k], scale);
+                    }
                 }
-                const int64_t at = row * (GRADIENT ? columns : f) + j;
                 store(s.to, at, to);
-                if (GRADIENT && GATED) store(s.to, at + f, to_up);
+                if (GRADIENT && FORM::GATED) store(s.to, at + f, to_up);
             }
         }
         if (!GRADIENT || !s.dp) continue;
@@ -213,209 +248,88 @@ static __global__ void __launch_bounds__(BLOCK) act_kernel(act_arrays s)
     }
 }
 
-template <act_kind KIND> static void act_of(const kernel_call *c, const act_arrays &s)
+/* All are gradients, or none is: ACT_D's operands do not stand as ACT's. */
+static bool is_gradient(const op *o)
 {
+    return o->kind == OP_ACT_D || o->kind == OP_ACT_AS_D;
+}
+
+template <class FORM, int CHUNKS> static void act_of(const kernel_call *c)
+{
+    act_arrays s = {.e = function_for(c->o)};
+    s.parts = ceil_of(s.e.f, CHUNKS * CHUNK);
+    s.each = 1;
+    if (is_gradient(c->o)) {
+        const op_act_d o = op_act_d_of(c);
+        s.da = o.da, s.u = o.u, s.to = o.du, s.p = o.p, s.dp = o.dp, s.m = o.M;
+        if (o.dp) s.each = s.parts;
+    } else {
+        const op_act o = op_act_of(c);
+        s.u = o.u, s.to = o.a, s.p = o.p, s.m = o.M;
+    }
     const unsigned blocks = blocks_of(ceil_of(s.m * (s.parts / s.each), WARPS));
-    const bool gradient = c->o->kind == OP_ACT_D || c->o->kind == OP_ACT_AS_D;
-    auto *run = gradient
-                    ? (s.e.gated ? act_kernel<KIND, true, true> : act_kernel<KIND, false, true>)
-                    : (s.e.gated ? act_kernel<KIND, true, false> : act_kernel<KIND, false, false>);
+    auto *run =
+        is_gradient(c->o) ? act_kernel<FORM, true, CHUNKS> : act_kernel<FORM, false, CHUNKS>;
     run<<<blocks, BLOCK, 0, stream_of(c)>>>(s);
 }
 
-static void act_by_kind(const kernel_call *c, const act_arrays &s)
+template <act_kind KIND> static void act_by(const kernel_call *c)
 {
-    switch (s.e.kind) {
-    case ACT_GELU:
-        return act_of<ACT_GELU>(c, s);
-    case ACT_FAST_GELU:
-        return act_of<ACT_FAST_GELU>(c, s);
-    case ACT_QUICK_GELU:
-        return act_of<ACT_QUICK_GELU>(c, s);
-    case ACT_SQUARED_RELU:
-        return act_of<ACT_SQUARED_RELU>(c, s);
-    default:
-        return act_of<ACT_SILU>(c, s);
-    }
-}
-
-static bool act_width(const op *o)
-{
-    const int64_t f = function_for(o).f;
-    return o->dim[DIM_ACT_M] > 0 && f >= CHUNK / 2 && f % WIDE == 0;
-}
-
-static bool takes_act(const op *o, const op_types *t)
-{
-    return cuda_types_fit(o, t) && t->in[IN_ACT_u] == DTYPE_BF16 &&
-           t->out[OUT_ACT_a] == DTYPE_BF16 && act_width(o);
-}
-
-static bool takes_act_d(const op *o, const op_types *t)
-{
-    return cuda_types_fit(o, t) && t->in[IN_ACT_D_da] == DTYPE_BF16 &&
-           t->in[IN_ACT_D_u] == DTYPE_BF16 && t->out[OUT_ACT_D_du] == DTYPE_BF16 && act_width(o);
+    (function_for(c->o).gated ? act_of<any_form<KIND, true>, PART>
+                              : act_of<any_form<KIND, false>, PART>)(c);
 }
 
 static void act_parts(const kernel_call *c)
 {
-    const op_act o = op_act_of(c);
-    act_by_kind(c, {{}, o.u, o.a, o.p, NULL, o.M, ceil_of(o.F, PART_WIDTH), 1, function_for(c->o)});
-}
-
-static void act_d_parts(const kernel_call *c)
-{
-    const op_act_d o = op_act_d_of(c);
-    const int64_t parts = ceil_of(o.F, PART_WIDTH);
-    act_by_kind(c, {o.da, o.u, o.du, o.p, o.dp, o.M, parts, o.dp ? parts : 1, function_for(c->o)});
-}
-
-/* ---- SwiGLU in BF16: rows of CHUNKS times 256 numbers, a warp a row, all loads before the first
- * use; wider rows are several such parts, one beside another
- *
- * The general form asks for each number which function it is of, and loads of one chunk wait for
- * the stores of the last, whose addresses might be theirs. */
-
-template <int CHUNKS>
-static __global__ void swiglu_kernel(numbers u, const float *p, numbers a, int64_t m, int parts)
-{
-    const int64_t f = (int64_t)parts * CHUNKS * CHUNK;
-    const int lane = (int)threadIdx.x % WARP;
-    const int64_t step = (int64_t)gridDim.x * WARPS;
-    for (int64_t i = (int64_t)blockIdx.x * WARPS + threadIdx.x / WARP; i < m * parts; i += step) {
-        const int64_t row = i / parts, first = i % parts * CHUNKS * CHUNK;
-        const uint4 *from = row_at(u, row, 2 * f) + first / WIDE;
-        const float scale = p ? p[row] : 1;
-        uint4 gate[CHUNKS], up[CHUNKS];
-#pragma unroll
-        for (int c = 0; c < CHUNKS; c++) {
-            gate[c] = from[c * WARP + lane];
-            up[c] = from[f / WIDE + c * WARP + lane];
-        }
-#pragma unroll
-        for (int c = 0; c < CHUNKS; c++) {
-            const lanes<WIDE> x = unpack(gate[c]), y = unpack(up[c]);
-            lanes<WIDE> to;
-#pragma unroll
-            for (int k = 0; k < WIDE; k++) to.v[k] = silu(x.v[k]) * y.v[k] * scale;
-            store(a, row * f + first + (c * WARP + lane) * WIDE, to);
-        }
+    switch (function_for(c->o).kind) {
+    case ACT_GELU:
+        return act_by<ACT_GELU>(c);
+    case ACT_FAST_GELU:
+        return act_by<ACT_FAST_GELU>(c);
+    case ACT_QUICK_GELU:
+        return act_by<ACT_QUICK_GELU>(c);
+    case ACT_SQUARED_RELU:
+        return act_by<ACT_SQUARED_RELU>(c);
+    default:
+        return act_by<ACT_SILU>(c);
     }
 }
 
-struct swiglu_arrays {
-    numbers da, u, du;
-    const float *p; /* [M], may be missing */
-    float *dp;      /* [M], may be missing */
-    int64_t m;
-    int parts,
-        each; /* of a row; and those that one warp takes: all of them where they are summed */
-};
-
-template <int CHUNKS> static __global__ void swiglu_d_kernel(swiglu_arrays s)
+static bool takes_act(const op *o, const op_types *t)
 {
-    const int64_t f = (int64_t)s.parts * CHUNKS * CHUNK, shares = s.parts / s.each;
-    const int lane = (int)threadIdx.x % WARP;
-    const int64_t step = (int64_t)gridDim.x * WARPS;
-    for (int64_t i = (int64_t)blockIdx.x * WARPS + threadIdx.x / WARP; i < s.m * shares;
-         i += step) {
-        const int64_t row = i / shares;
-        const float scale = s.p ? s.p[row] : 1;
-        float sum = 0;
-        for (int64_t part = i % shares * s.each, past = part + s.each; part < past; part++) {
-            const int64_t first = part * CHUNKS * CHUNK;
-            const uint4 *from = row_at(s.u, row, 2 * f) + first / WIDE,
-                        *of_da = row_at(s.da, row, f) + first / WIDE;
-            uint4 gate[CHUNKS], up[CHUNKS], d[CHUNKS];
-#pragma unroll
-            for (int c = 0; c < CHUNKS; c++) {
-                gate[c] = from[c * WARP + lane];
-                up[c] = from[f / WIDE + c * WARP + lane];
-                d[c] = of_da[c * WARP + lane];
-            }
-#pragma unroll
-            for (int c = 0; c < CHUNKS; c++) {
-                const lanes<WIDE> x = unpack(gate[c]), y = unpack(up[c]), g = unpack(d[c]);
-                lanes<WIDE> to_x, to_up;
-#pragma unroll
-                for (int k = 0; k < WIDE; k++) {
-                    const float s1 = sigmoid(x.v[k]), value = x.v[k] * s1, by = g.v[k] * scale;
-                    sum += g.v[k] * value * y.v[k];
-                    to_x.v[k] = by * y.v[k] * (s1 * (1 + x.v[k] * (1 - s1)));
-                    to_up.v[k] = by * value;
-                }
-                const int64_t at = row * 2 * f + first + (c * WARP + lane) * WIDE;
-                store(s.du, at, to_x);
-                store(s.du, at + f, to_up);
-            }
-        }
-        if (!s.dp) continue;
-        sum = sum_warp(sum);
-        if (lane == 0) s.dp[row] = sum;
-    }
-}
-
-/* Chunks of a part: as many as divide a row's. */
-static int chunks_of(int64_t f)
-{
-    int n = CHUNKS_MOST;
-    while (f / CHUNK % n) n--;
-    return n;
-}
-
-static bool swiglu_width(const op *o)
-{
-    const int64_t f = o->dim[DIM_ACT_F];
-    return !(o->flags & CLAMPED) && o->dim[DIM_ACT_M] > 0 && f > 0 && f % CHUNK == 0 &&
-           f <= (1 << 20);
+    const int64_t f = function_for(o).f;
+    return all_bf16(o, t, is_gradient(o) ? IN_ACT_D_u + 1 : IN_ACT_u + 1, 1) &&
+           o->dim[DIM_ACT_M] > 0 && f >= CHUNK / 2 && f % WIDE == 0;
 }
 
 static bool takes_swiglu(const op *o, const op_types *t)
 {
-    return cuda_types_fit(o, t) && t->in[IN_ACT_u] == DTYPE_BF16 &&
-           t->out[OUT_ACT_a] == DTYPE_BF16 && swiglu_width(o);
+    const int64_t f = o->dim[DIM_ACT_F];
+    return takes_act(o, t) && !(o->flags & CLAMPED) && f % CHUNK == 0 && f <= (1 << 20);
 }
 
-static bool takes_swiglu_d(const op *o, const op_types *t)
-{
-    return cuda_types_fit(o, t) && t->in[IN_ACT_D_da] == DTYPE_BF16 &&
-           t->in[IN_ACT_D_u] == DTYPE_BF16 && t->out[OUT_ACT_D_du] == DTYPE_BF16 && swiglu_width(o);
-}
-
+/* Chunks of a part: as many as divide a row's. */
 template <int CHUNKS> static void swiglu_of(const kernel_call *c)
 {
-    const op_act o = op_act_of(c);
-    const int parts = (int)(o.F / CHUNK / CHUNKS);
-    const unsigned blocks = blocks_of(ceil_of(o.M * parts, WARPS));
-    if (chunks_of(o.F) != CHUNKS) {
-        if constexpr (CHUNKS > 1) swiglu_of<CHUNKS - 1>(c);
-    } else if (c->o->kind == OP_ACT) {
-        swiglu_kernel<CHUNKS><<<blocks, BLOCK, 0, stream_of(c)>>>(o.u, o.p, o.a, o.M, parts);
-    } else {
-        const op_act_d d = op_act_d_of(c);
-        swiglu_d_kernel<CHUNKS><<<blocks, BLOCK, 0, stream_of(c)>>>(
-            {d.da, d.u, d.du, d.p, d.dp, d.M, parts, d.dp ? parts : 1});
-    }
-}
-
-static void swiglu(const kernel_call *c)
-{
-    swiglu_of<CHUNKS_MOST>(c);
+    if (c->o->dim[DIM_ACT_F] / CHUNK % CHUNKS == 0)
+        act_of<swiglu_form, CHUNKS>(c);
+    else if constexpr (CHUNKS > 1)
+        swiglu_of<CHUNKS - 1>(c);
 }
 
 extern "C" cuda_part cuda_act(void)
 {
+    static const kernel plain = {.name = "plain", .launch = act},
+                        plain_d = {.name = "plain", .launch = act_d},
+                        parts = {.name = "parts", .accepts = takes_act, .launch = act_parts},
+                        swiglu = {.name = "swiglu",
+                                  .accepts = takes_swiglu,
+                                  .launch = swiglu_of<CHUNKS_MOST>};
     static const kernel rows[] = {
-        {.kind = OP_ACT, .name = "plain", .launch = act},
-        {.kind = OP_ACT_D, .name = "plain", .launch = act_d},
-        {.kind = OP_ACT_AS, .name = "plain", .launch = act},
-        {.kind = OP_ACT_AS_D, .name = "plain", .launch = act_d},
-        {.kind = OP_ACT, .name = "parts", .accepts = takes_act, .launch = act_parts},
-        {.kind = OP_ACT_D, .name = "parts", .accepts = takes_act_d, .launch = act_d_parts},
-        {.kind = OP_ACT_AS, .name = "parts", .accepts = takes_act, .launch = act_parts},
-        {.kind = OP_ACT_AS_D, .name = "parts", .accepts = takes_act_d, .launch = act_d_parts},
-        {.kind = OP_ACT, .name = "swiglu", .accepts = takes_swiglu, .launch = swiglu},
-        {.kind = OP_ACT_D, .name = "swiglu", .accepts = takes_swiglu_d, .launch = swiglu},
+        row_of(OP_ACT, plain),        row_of(OP_ACT_AS, plain),   row_of(OP_ACT_D, plain_d),
+        row_of(OP_ACT_AS_D, plain_d), row_of(OP_ACT, parts),      row_of(OP_ACT_AS, parts),
+        row_of(OP_ACT_D, parts),      row_of(OP_ACT_AS_D, parts), row_of(OP_ACT, swiglu),
+        row_of(OP_ACT_D, swiglu),
     };
     return PART(rows);
 }
