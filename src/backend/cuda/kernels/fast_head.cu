@@ -9,9 +9,7 @@
 
 struct narrow_rows {
     __nv_bfloat16 *logits; /* [n][V] */
-    const int32_t *labels; /* [n] */
-    const float *mask;     /* [n], may be missing: all ones */
-    float *terms;          /* [n][2]: weight * loss, weight */
+    targets to;
     int64_t n_v;
     float scale;
     bool gradient;
@@ -19,22 +17,18 @@ struct narrow_rows {
 
 static __global__ void __launch_bounds__(ROW_THREADS) narrow_loss_kernel(narrow_rows r)
 {
-    const int64_t i = blockIdx.x, label = r.labels[i];
+    const int64_t i = blockIdx.x, label = r.to.labels[i];
     const numbers l = {r.logits + i * r.n_v, true};
-    const bool known = label >= 0 && label < r.n_v;
-    const float weight = !known ? 0 : r.mask ? r.mask[i] : 1, scale = weight * r.scale;
-    float lse = 0, right = 0;
+    const float weight = r.to.weight(i);
+    totals all = {0, 0};
     if (weight != 0) {
-        right = get(l, label);
+        all.right = get(l, label);
         const tops t =
             tops_of_row(l, r.n_v); /* all have read the label's logit behind its barrier */
-        lse = t.top + logf(t.sum);
+        all.lse = t.top + logf(t.sum);
     }
-    if (threadIdx.x == 0) {
-        r.terms[2 * i] = weight == 0 ? 0 : weight * (lse - right);
-        r.terms[2 * i + 1] = weight;
-    }
-    if (r.gradient) row_gradient(l, r.n_v, lse, label, scale);
+    if (threadIdx.x == 0) r.to.put(i, weight, all);
+    if (r.gradient) row_gradient(l, r.n_v, all.lse, label, weight * r.scale);
 }
 
 /* ---- plans: of whole chunks and of the last one */
@@ -47,9 +41,8 @@ typedef struct head_plans {
 static bool takes(const op *o, const op_types *t)
 {
     const op_head_loss z = op_head_loss_of(o);
-    return head_loss_fits(o, t) && t->in[IN_HEAD_LOSS_x] == DTYPE_BF16 &&
-           t->in[IN_HEAD_LOSS_w] == DTYPE_BF16 && z.T > 0 && z.H > 0 && z.V > 0 &&
-           z.H % WIDE == 0 && z.V % WIDE == 0;
+    return all_bf16(o, t, IN_HEAD_LOSS_labels, 0) && is_wide(o, t, OUT_HEAD_LOSS_dw) && z.T > 0 &&
+           z.H > 0 && z.V > 0 && z.H % WIDE == 0 && z.V % WIDE == 0;
 }
 
 static void release(void *state)
@@ -126,8 +119,8 @@ static bool chunk(const kernel_call *c, const op_head_loss &o, int64_t first, in
     void *rest = (char *)terms + terms_bytes(o);
     if (!lt_run(p->logits[i], x, o.w.p, logits, rest, c->stream)) return false;
     narrow_loss_kernel<<<(unsigned)n, ROW_THREADS, 0, stream_of(c)>>>(
-        {(__nv_bfloat16 *)logits, o.labels + first, o.mask ? o.mask + first : NULL, terms, o.V,
-         o.scale, o.dx.p || o.dw.p});
+        {(__nv_bfloat16 *)logits, targets_of(o, first, terms, o.V), o.V, o.scale,
+         o.dx.p || o.dw.p});
     add_terms(c, terms, n, o.loss);
     if (o.dx.p && !lt_run(p->dx[i], logits, o.w.p, from(o.dx, first * o.H).p, rest, c->stream))
         return false;

@@ -13,8 +13,7 @@ static bool sizes_fit(const op *o)
 
 static bool takes(const op *o, const op_types *t)
 {
-    return cuda_types_fit(o, t) && sizes_fit(o) && t->in[IN_HEAD_PART_x] == DTYPE_BF16 &&
-           t->in[IN_HEAD_PART_w] == DTYPE_BF16 && t->out[OUT_HEAD_PART_logits] == DTYPE_BF16;
+    return all_bf16(o, t, IN_HEAD_PART_labels, OUT_HEAD_PART_stats) && sizes_fit(o);
 }
 
 static bool takes_gradient(const op *o, const op_types *t)
@@ -117,18 +116,14 @@ static void launch(const kernel_call *c)
 /* ---- the rest */
 
 static __global__ void __launch_bounds__(ROW_THREADS)
-    part_gradient_kernel(op_head_part_d o, float *terms)
+    part_gradient_kernel(op_head_part_d o, targets to)
 {
-    const int64_t i = blockIdx.x, token = o.FIRST + i, word = o.labels[token];
-    const bool known = word >= 0 && word < o.V * o.PARTS;
-    const float weight = !known ? 0 : o.mask ? o.mask[token] : 1;
+    const int64_t i = blockIdx.x;
+    const float weight = to.weight(i);
     totals all = {0, 0};
     if (weight != 0) all = totals_of_parts(o.stats, o.PARTS, o.ROWS, i);
-    if (threadIdx.x == 0) { /* weight * loss, weight */
-        terms[2 * i] = weight == 0 ? 0 : weight * (all.lse - all.right);
-        terms[2 * i + 1] = weight;
-    }
-    row_gradient(from(o.logits, i * o.V), o.V, all.lse, word - o.VFIRST, weight * o.scale);
+    if (threadIdx.x == 0) to.put(i, weight, all);
+    row_gradient(from(o.logits, i * o.V), o.V, all.lse, to.labels[i] - o.VFIRST, weight * o.scale);
 }
 
 static int64_t terms_bytes(const op *o)
@@ -151,7 +146,8 @@ static void launch_gradient(const kernel_call *c)
     clear(c, o.logits, n * o.V, o.ROWS * o.V);
     if (n == 0 && o.dw.p && (c->o->flags & OVERWRITE)) clear(c, o.dw, 0, o.V * o.H);
     if (n == 0) return;
-    part_gradient_kernel<<<(unsigned)n, ROW_THREADS, 0, stream_of(c)>>>(o, terms);
+    part_gradient_kernel<<<(unsigned)n, ROW_THREADS, 0, stream_of(c)>>>(
+        o, targets_of(o, o.FIRST, terms, o.V * o.PARTS));
     add_terms(c, terms, n, o.loss);
     if (p->dx && !lt_run(p->dx, o.logits.p, o.w.p, from(o.dx, at).p, rest, c->stream))
         launch_failed(c);

@@ -9,12 +9,9 @@
 
 /* Rows of logits that become their gradient. */
 struct loss_rows {
-    numbers logits;        /* [n][V] */
-    const int32_t *labels; /* [n] */
-    const float *mask;     /* [n], may be missing: all ones */
-    float *terms;          /* [n][2]: weight * loss, weight */
-    int64_t n_v;           /* words here */
-    int64_t first, words;  /* the first of them, and the words of all ranks */
+    numbers logits; /* [n][V] */
+    targets to;
+    int64_t n_v, first; /* words here, and the first of them */
     float scale;
     bool gradient;
     const float *stats; /* [PARTS][ROWS][3] of all ranks; NULL: all words are here */
@@ -45,9 +42,8 @@ static __global__ void loss_kernel(loss_rows r, int64_t n)
 {
     for (int64_t i = blockIdx.x; i < n; i += gridDim.x) {
         const numbers l = from(r.logits, i * r.n_v);
-        const int64_t word = r.labels[i], label = word - r.first;
-        const bool known = word >= 0 && word < r.words;
-        const float weight = !known ? 0 : r.mask ? r.mask[i] : 1, scale = weight * r.scale;
+        const int64_t label = r.to.labels[i] - r.first;
+        const float weight = r.to.weight(i), scale = weight * r.scale;
         totals all = {0, 0};
         if (weight != 0)
             all = r.stats ? totals_of_parts(r.stats, r.parts, r.stats_rows, i)
@@ -56,9 +52,7 @@ static __global__ void loss_kernel(loss_rows r, int64_t n)
         for (int64_t v = threadIdx.x; r.gradient && v < r.n_v; v += BLOCK)
             put(l, v,
                 scale == 0 ? 0 : scale * (expf(get(l, v) - all.lse) - (v == label ? 1.f : 0.f)));
-        if (threadIdx.x) continue;
-        r.terms[2 * i] = weight == 0 ? 0 : weight * (all.lse - all.right);
-        r.terms[2 * i + 1] = weight;
+        if (threadIdx.x == 0) r.to.put(i, weight, all);
     }
 }
 
@@ -100,8 +94,8 @@ static void head_loss(const kernel_call *c)
         const int64_t n = o.T - t < rows ? o.T - t : rows;
         gemm(c, {from(o.x, t * o.H), o.H, 1}, {o.w, o.H, 1}, {g, o.V, 1}, n, o.V, o.H, false);
         run_rows(c,
-                 {g, o.labels + t, o.mask ? o.mask + t : NULL, terms + 2 * t, o.V, 0, o.V, o.scale,
-                  o.dx.p || o.dw.p, NULL, 0, 0},
+                 {g, targets_of(o, t, terms + 2 * t, o.V), o.V, 0, o.scale, o.dx.p || o.dw.p, NULL,
+                  0, 0},
                  n);
         push(c, o, g, t, n, t == 0);
     }
@@ -154,8 +148,8 @@ static void head_part_d(const kernel_call *c)
     const int64_t n = rows_there(o);
     float *terms = (float *)c->workspace;
     run_rows(c,
-             {o.logits, o.labels + o.FIRST, o.mask ? o.mask + o.FIRST : NULL, terms, o.V, o.VFIRST,
-              o.V * o.PARTS, o.scale, true, o.stats, o.PARTS, o.ROWS},
+             {o.logits, targets_of(o, o.FIRST, terms, o.V * o.PARTS), o.V, o.VFIRST, o.scale, true,
+              o.stats, o.PARTS, o.ROWS},
              n);
     push(c, o, o.logits, o.FIRST, n, true);
     clear(c, o.logits, n * o.V, o.ROWS * o.V);

@@ -42,6 +42,32 @@ static __device__ totals totals_of_parts(const float *stats, int64_t parts, int6
     return {top + logf(sum), right};
 }
 
+/* Labels of rows, and what each row adds to the loss. */
+struct targets {
+    const int32_t *labels; /* [n] */
+    const float *mask;     /* [n], may be missing: all ones */
+    float *terms;          /* [n][2]: weight * loss, weight */
+    int64_t words;         /* of all ranks: another label counts as masked */
+
+    __device__ __forceinline__ float weight(int64_t i) const
+    {
+        const bool known = labels[i] >= 0 && labels[i] < words;
+        return !known ? 0 : mask ? mask[i] : 1;
+    }
+
+    __device__ __forceinline__ void put(int64_t i, float weight, totals all) const
+    {
+        terms[2 * i] = weight == 0 ? 0 : weight * (all.lse - all.right);
+        terms[2 * i + 1] = weight;
+    }
+};
+
+/* From row `first` on. */
+template <class O> static targets targets_of(const O &o, int64_t first, float *terms, int64_t words)
+{
+    return {o.labels + first, o.mask ? o.mask + first : NULL, terms, words};
+}
+
 /* HEAD_PART, HEAD_PART_D: rows that there are of a chunk. */
 template <class O> static int64_t rows_there(const O &o)
 {
