@@ -47,19 +47,26 @@ static __device__ __forceinline__ uint4 *target(const joined &f, int64_t token, 
     return j < key ? f.k + at * key + j : f.v + at * f.z.values + (j - key);
 }
 
+/* All pieces of a token, the loads of AT_ONCE of a thread first. */
+template <class F>
+static __device__ __forceinline__ void move_pieces(const F &f, int64_t token, int pieces)
+{
+    for (int u0 = (int)threadIdx.x; u0 < pieces; u0 += AT_ONCE * BLOCK) {
+        uint4 x[AT_ONCE];
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; i++)
+            if (u0 + i * BLOCK < pieces) x[i] = *source(f, token, u0 + i * BLOCK);
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; i++)
+            if (u0 + i * BLOCK < pieces) *target(f, token, u0 + i * BLOCK) = x[i];
+    }
+}
+
 static __global__ void __launch_bounds__(BLOCK) join_kernel(joined f)
 {
     const int pieces = f.z.n * (f.z.own + f.z.shared + f.z.values);
     for (int64_t token = blockIdx.x; token < f.z.t; token += gridDim.x)
-        for (int u0 = (int)threadIdx.x; u0 < pieces; u0 += AT_ONCE * BLOCK) {
-            uint4 x[AT_ONCE];
-#pragma unroll
-            for (int i = 0; i < AT_ONCE; i++)
-                if (u0 + i * BLOCK < pieces) x[i] = *source(f, token, u0 + i * BLOCK);
-#pragma unroll
-            for (int i = 0; i < AT_ONCE; i++)
-                if (u0 + i * BLOCK < pieces) *target(f, token, u0 + i * BLOCK) = x[i];
-        }
+        move_pieces(f, token, pieces);
 }
 
 /* ---- gradient: dk, dv to dkv, and dkpe, the sum over heads */
@@ -77,6 +84,11 @@ static __device__ __forceinline__ const uint4 *source(const parted &f, int64_t t
     const int64_t at = token * f.z.n + head;
     return j < f.z.own ? f.dk + at * (f.z.own + f.z.shared) + j
                        : f.dv + at * f.z.values + (j - f.z.own);
+}
+
+static __device__ __forceinline__ uint4 *target(const parted &f, int64_t token, int u)
+{
+    return f.dkv + token * f.z.n * (f.z.own + f.z.values) + u;
 }
 
 static __device__ __forceinline__ void add_piece(float (&sum)[WIDE], uint4 p)
@@ -112,15 +124,7 @@ static __global__ void __launch_bounds__(BLOCK) part_kernel(parted f)
 {
     const int pieces = f.z.n * (f.z.own + f.z.values);
     for (int64_t token = blockIdx.x; token < f.z.t; token += gridDim.x) {
-        for (int u0 = (int)threadIdx.x; u0 < pieces; u0 += AT_ONCE * BLOCK) {
-            uint4 x[AT_ONCE];
-#pragma unroll
-            for (int i = 0; i < AT_ONCE; i++)
-                if (u0 + i * BLOCK < pieces) x[i] = *source(f, token, u0 + i * BLOCK);
-#pragma unroll
-            for (int i = 0; i < AT_ONCE; i++)
-                if (u0 + i * BLOCK < pieces) f.dkv[token * pieces + u0 + i * BLOCK] = x[i];
-        }
+        move_pieces(f, token, pieces);
         sum_shared(f, token);
     }
 }
