@@ -118,7 +118,8 @@ static __device__ __forceinline__ void store_or_add(numbers x, int64_t i, lanes<
 }
 
 /* Operands by name: op_norm_of(c) is a struct with those of a NORM (op/op_launch.h). A functor that
- * begins with one, `struct norm_rows : op_norm`, is launched on it; operands(c, &functor) fills it. */
+ * begins with one is launched on it, and filled by operands(c, &functor): `struct norm_rows :
+ * op_norm`. */
 static inline numbers in_of(const kernel_call *c, int i)
 {
     return {c->in[i], c->types->in[i] == DTYPE_BF16};

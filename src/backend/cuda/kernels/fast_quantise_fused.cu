@@ -3,9 +3,9 @@
  * quantise_tile.cuh.
  *
  * Numbers are rounded to BF16 as if they had been written: codes are those of the parts. */
+#include "backend/cuda/kernels/norm.cuh"
 #include "backend/cuda/kernels/permute.cuh"
 #include "backend/cuda/kernels/quantise_launch.cuh"
-#include "backend/cuda/kernels/registers.cuh"
 
 /* u[m][2k] = [gate | up], p[m] or none. */
 struct of_swiglu {
@@ -86,22 +86,16 @@ struct of_norm {
     }
 };
 
-/* 1 / root of the mean square of rows, summed as the plain norm does. */
+/* What the plain norm has for rstd. */
 struct rstd_rows {
     numbers x;   /* [M][H] */
     float *rstd; /* [M] */
-    int64_t h;
+    int64_t H;
     float eps;
-    template <int THREADS, int W> __device__ void row(int64_t i, int thread) const
+    template <class ROW> __device__ void of(const ROW &row) const
     {
-        float sum = 0;
-        for (int64_t j = thread * W; j < h; j += THREADS * W) {
-            const lanes<W> v = load<W>(x, i * h + j);
-#pragma unroll
-            for (int k = 0; k < W; k++) sum += v.v[k] * v.v[k];
-        }
-        const float r = rsqrtf(sum_over<THREADS>(sum) / (float)h + eps);
-        if (thread == 0) rstd[i] = r;
+        const float r = rstd_of(row, row.of(x), eps);
+        if (row.thread == 0) rstd[row.i] = r;
     }
 };
 
@@ -205,7 +199,7 @@ static void norm(const kernel_call *c)
 {
     const op_norm_quant o = op_norm_quant_of(c);
     float *rstd = o.rstd ? o.rstd : (float *)c->workspace;
-    for_rows(c, o.M, o.H, rstd_rows{o.x, rstd, o.H, o.eps});
+    for_rows(c, o.M, o.H, memory_rows<rstd_rows>{{o.x, rstd, o.H, o.eps}});
     const of_norm n = {(const __nv_bfloat16 *)o.x.p, o.w, rstd, o.H,
                        o.flags & ZERO_CENTRED ? 1.f : 0.f};
     tiles_launch<BY_ROWS, false>(c, n, copies_of(o, o.M, o.H, NULL, 1), 1);

@@ -48,14 +48,60 @@ template <int LANES> static __device__ float sum_row(float v)
     return all;
 }
 
+/* Row i of some [M][h]: CHUNKS times 8 numbers for each of its LANES threads. */
+template <int LANES, int CHUNKS> struct register_row {
+    enum { W = WIDE };
+    struct spot {
+        int j, chunk; /* column, and which of the thread's */
+    };
+    int64_t i, h;
+    int thread;
+    bool there; /* if not, it reads zeros, so that all threads of a block can sum */
+
+    struct operand {
+        uint4 raw[CHUNKS];
+        __device__ __forceinline__ lanes<W> operator()(spot at) const
+        {
+            return unpack(raw[at.chunk]);
+        }
+    };
+
+    /* Its numbers of x, all on their way; zeros behind the end. */
+    __device__ __forceinline__ operand of(numbers x) const
+    {
+        const uint4 *from = (const uint4 *)((const __nv_bfloat16 *)x.p + i * h);
+        operand v;
+#pragma unroll
+        for (int c = 0; c < CHUNKS; c++)
+            v.raw[c] = there && (c * LANES + thread) * W < h ? from[c * LANES + thread]
+                                                             : make_uint4(0, 0, 0, 0);
+        return v;
+    }
+
+    template <class F> __device__ __forceinline__ void each(const F &f) const
+    {
+#pragma unroll
+        for (int c = 0; c < CHUNKS; c++) {
+            const int j = (c * LANES + thread) * W;
+            if (j >= h) break;
+            f(spot{j, c});
+        }
+    }
+
+    __device__ __forceinline__ float sum(float v) const
+    {
+        return sum_row<LANES>(v);
+    }
+};
+
 template <int LANES, int CHUNKS, class F>
 static __global__ void __launch_bounds__(ROW_BLOCK) register_rows(F f)
 {
     constexpr int each = ROW_BLOCK / LANES;
     const int lane = (int)threadIdx.x % LANES;
-    for (int64_t i0 = (int64_t)blockIdx.x * each; i0 < f.m; i0 += (int64_t)gridDim.x * each) {
+    for (int64_t i0 = (int64_t)blockIdx.x * each; i0 < f.M; i0 += (int64_t)gridDim.x * each) {
         const int64_t i = i0 + threadIdx.x / LANES;
-        f.template row<LANES, CHUNKS>(i, lane, i < f.m);
+        f.of(register_row<LANES, CHUNKS>{i, f.H, lane, i < f.M});
     }
 }
 
@@ -121,14 +167,17 @@ template <class F> struct rows_launch {
     const F &f;
     template <int LANES, int CHUNKS> void go() const
     {
-        const unsigned blocks = blocks_of(ceil_of(f.m, ROW_BLOCK / LANES));
+        const unsigned blocks = blocks_of(ceil_of(f.M, ROW_BLOCK / LANES));
         register_rows<LANES, CHUNKS><<<blocks, ROW_BLOCK, 0, stream_of(c)>>>(f);
     }
 };
 
-template <class F> static void run_width(const kernel_call *c, int64_t h, const F &f)
+/* F(call).of(row) for its rows [M][H]. */
+template <class F> static void in_registers(const kernel_call *c)
 {
-    with_width(h, rows_launch<F>{c, f});
+    F f;
+    operands(c, &f);
+    with_width(f.H, rows_launch<F>{c, f});
 }
 
 #endif

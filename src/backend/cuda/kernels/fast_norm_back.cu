@@ -1,76 +1,8 @@
-/* fast_fused.cu - a residual sum and the norm behind it, and both gradients of a norm, in one pass
- * over rows in registers.
+/* fast_norm_back.cu - both gradients of a norm in one pass over rows in registers.
  *
- * Numbers are those of the parts: the sum is rounded before it is normed, as it is stored. Of the
- * gradient by weights the order of sums is another one: a block has a run of rows, a thread its
- * columns of every so many-th of them. */
+ * Numbers of the gradient by x are those of the parts. Of the one by weights the order of sums is
+ * another: a block has a run of rows, a thread its columns of every so many-th of them. */
 #include "backend/cuda/kernels/registers.cuh"
-
-/* ---- h = a + b, y = norm(h) */
-
-struct row_add_norm {
-    numbers a, b, h, y, w; /* [M][H] four times in BF16, [H] */
-    float *rstd;           /* [M], may be missing */
-    int64_t m, n;          /* n: numbers of a row */
-    float eps, plus;       /* plus: 1 where weights are kept about zero */
-
-    template <int LANES, int CHUNKS> __device__ void row(int64_t i, int lane, bool there) const
-    {
-        const uint4 *of_a = (const uint4 *)((const __nv_bfloat16 *)a.p + i * n);
-        const uint4 *of_b = (const uint4 *)((const __nv_bfloat16 *)b.p + i * n);
-        uint4 *to_h = (uint4 *)((__nv_bfloat16 *)h.p + i * n);
-        const uint4 none = make_uint4(0, 0, 0, 0);
-        uint4 raw[CHUNKS], raw_b[CHUNKS];
-        float sum = 0;
-#pragma unroll
-        for (int c = 0; c < CHUNKS; c++) {
-            const bool inside = there && (c * LANES + lane) * WIDE < n;
-            raw[c] = inside ? of_a[c * LANES + lane] : none;
-            raw_b[c] = inside ? of_b[c * LANES + lane] : none;
-        }
-#pragma unroll
-        for (int c = 0; c < CHUNKS; c++) {
-            lanes<WIDE> v = unpack(raw[c]);
-            const lanes<WIDE> other = unpack(raw_b[c]);
-#pragma unroll
-            for (int k = 0; k < WIDE; k++) v.v[k] += other.v[k];
-            raw[c] = pack(v);
-            v = unpack(raw[c]);
-#pragma unroll
-            for (int k = 0; k < WIDE; k++) sum += v.v[k] * v.v[k];
-        }
-        const float r = rsqrtf(sum_row<LANES>(sum) / (float)n + eps);
-        if (!there) return;
-#pragma unroll
-        for (int c = 0; c < CHUNKS; c++) {
-            const int j = (c * LANES + lane) * WIDE;
-            if (j >= n) break;
-            lanes<WIDE> v = unpack(raw[c]);
-            const lanes<WIDE> by = load<WIDE>(w, j);
-            to_h[c * LANES + lane] = raw[c];
-#pragma unroll
-            for (int k = 0; k < WIDE; k++) v.v[k] *= r * (by.v[k] + plus);
-            store(y, i * n + j, v);
-        }
-        if (rstd && lane == 0) rstd[i] = r;
-    }
-};
-
-static bool add_norm_fits(const op *o, const op_types *t)
-{
-    return all_bf16(o, t, IN_ADD_NORM_w, OUT_ADD_NORM_rstd) && o->in[IN_ADD_NORM_w] >= 0 &&
-           o->dim[DIM_ADD_NORM_M] > 0 && any_width_fits(o->dim[DIM_ADD_NORM_H]);
-}
-
-static void add_norm(const kernel_call *c)
-{
-    const op_add_norm o = op_add_norm_of(c);
-    run_width(c, o.H,
-              row_add_norm{o.a, o.b, o.h, o.y, o.w, o.rstd, o.M, o.H, o.eps,
-                           o.flags & ZERO_CENTRED ? 1.f : 0.f});
-}
-
-/* ---- both gradients of a norm */
 
 enum { BACK_PIECES = 528, BACK_ROWS = 8 }; /* four blocks an SM; rows of a piece at least */
 
@@ -296,10 +228,9 @@ static void norm_gradients(const kernel_call *c)
         f.parts, ceil_of(o.M, each), o.H, o.dw.floats());
 }
 
-extern "C" cuda_part cuda_fast_fused(void)
+extern "C" cuda_part cuda_fast_norm_back(void)
 {
     static const kernel rows[] = {
-        {.kind = OP_ADD_NORM, .name = "registers", .accepts = add_norm_fits, .launch = add_norm},
         {.kind = OP_NORM_BACK,
          .name = "registers",
          .accepts = norm_back_fits,
