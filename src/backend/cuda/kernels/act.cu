@@ -149,7 +149,7 @@ static void act_d(const kernel_call *c)
  * In the general form each number asks for that, and a warp waits for its loads once in 256, since
  * those of one chunk wait for the stores of the last, whose addresses might be theirs. */
 
-enum { CHUNK = WARP * WIDE, PART = 4 };
+enum { CHUNK = WARP * WIDE, CHUNKS = 4, PART = CHUNKS * CHUNK };
 
 struct act_arrays {
     numbers da, u, to; /* da[M][F] of a gradient; a[M][F] or du[M][F or 2F] */
@@ -160,45 +160,10 @@ struct act_arrays {
     function e;
 };
 
-/* An element's gradients, and what it adds to that of the row's factor. */
-struct back {
-    float by_gate, by_up, term;
-};
-
-/* Any function, rows of any multiple of 8. */
-template <act_kind KIND, bool BY_UP> struct any_form {
-    enum { GATED = BY_UP, WHOLE = false };
-    static __device__ __forceinline__ float value(const function &e, float x, float up, float scale)
-    {
-        return scale * e.shaped(KIND, GATED, x, up).a;
-    }
-    static __device__ __forceinline__ back slopes(const function &e, float x, float up, float d,
-                                                  float scale)
-    {
-        const element z = e.shaped(KIND, GATED, x, up);
-        return {scale * (d * z.by_gate), scale * d * z.by_up, d * z.a};
-    }
-};
-
-/* SwiGLU, rows of CHUNKS times 256 numbers, or several such parts. */
-struct swiglu_form {
-    enum { GATED = true, WHOLE = true };
-    static __device__ __forceinline__ float value(const function &, float x, float up, float scale)
-    {
-        return silu(x) * up * scale;
-    }
-    static __device__ __forceinline__ back slopes(const function &, float x, float up, float d,
-                                                  float scale)
-    {
-        const float s = sigmoid(x), value = x * s, by = d * scale;
-        return {by * up * (s * (1 + x * (1 - s))), by * value, d * value * up};
-    }
-};
-
-template <class FORM, bool GRADIENT, int CHUNKS>
-static __global__ void act_kernel(act_arrays s)
+/* Rows of any multiple of 8. */
+template <act_kind KIND, bool GATED, bool GRADIENT> static __global__ void act_kernel(act_arrays s)
 {
-    const int64_t f = s.e.f, columns = FORM::GATED ? 2 * f : f;
+    const int64_t f = s.e.f, columns = GATED ? 2 * f : f;
     const int64_t each = GRADIENT ? s.each : 1, shares = s.parts / each;
     const int lane = (int)threadIdx.x % WARP;
     const int64_t step = (int64_t)gridDim.x * WARPS;
@@ -211,35 +176,35 @@ static __global__ void act_kernel(act_arrays s)
         const float scale = s.p ? s.p[row] : 1;
         float sum = 0;
         for (int64_t part = i % shares * each, past = part + each; part < past; part++) {
-            const int64_t first = part * CHUNKS * CHUNK + lane * WIDE;
+            const int64_t first = part * PART + lane * WIDE;
             uint4 gate[CHUNKS], up[CHUNKS], d[CHUNKS];
 #pragma unroll
             for (int c = 0; c < CHUNKS; c++) {
                 const int64_t j = first + c * CHUNK;
-                const bool there = FORM::WHOLE || j < f;
+                const bool there = j < f;
                 gate[c] = there ? of_u[j / WIDE] : none;
-                up[c] = FORM::GATED && there ? of_u[(f + j) / WIDE] : none;
+                up[c] = GATED && there ? of_u[(f + j) / WIDE] : none;
                 d[c] = GRADIENT && there ? of_da[j / WIDE] : none;
             }
 #pragma unroll
             for (int c = 0; c < CHUNKS; c++) {
                 const int64_t j = first + c * CHUNK, at = row * (GRADIENT ? columns : f) + j;
-                if (!FORM::WHOLE && j >= f) break;
+                if (j >= f) break;
                 const lanes<WIDE> x = unpack(gate[c]), y = unpack(up[c]), g = unpack(d[c]);
                 lanes<WIDE> to, to_up;
 #pragma unroll
                 for (int k = 0; k < WIDE; k++) {
+                    const element z = s.e.shaped(KIND, GATED, x.v[k], y.v[k]);
                     if (GRADIENT) {
-                        const back z = FORM::slopes(s.e, x.v[k], y.v[k], g.v[k], scale);
-                        sum += z.term;
-                        to.v[k] = z.by_gate;
-                        to_up.v[k] = z.by_up;
+                        sum += g.v[k] * z.a;
+                        to.v[k] = scale * (g.v[k] * z.by_gate);
+                        to_up.v[k] = scale * g.v[k] * z.by_up;
                     } else {
-                        to.v[k] = FORM::value(s.e, x.v[k], y.v[k], scale);
+                        to.v[k] = scale * z.a;
                     }
                 }
                 store(s.to, at, to);
-                if (GRADIENT && FORM::GATED) store(s.to, at + f, to_up);
+                if (GRADIENT && GATED) store(s.to, at + f, to_up);
             }
         }
         if (!GRADIENT || !s.dp) continue;
@@ -254,10 +219,10 @@ static bool is_gradient(const op *o)
     return o->kind == OP_ACT_D || o->kind == OP_ACT_AS_D;
 }
 
-template <class FORM, int CHUNKS> static void act_of(const kernel_call *c)
+template <act_kind KIND, bool GATED> static void act_of(const kernel_call *c)
 {
     act_arrays s = {.e = function_for(c->o)};
-    s.parts = ceil_of(s.e.f, CHUNKS * CHUNK);
+    s.parts = ceil_of(s.e.f, PART);
     s.each = 1;
     if (is_gradient(c->o)) {
         const op_act_d o = op_act_d_of(c);
@@ -268,15 +233,13 @@ template <class FORM, int CHUNKS> static void act_of(const kernel_call *c)
         s.u = o.u, s.to = o.a, s.p = o.p, s.m = o.M;
     }
     const unsigned blocks = blocks_of(ceil_of(s.m * (s.parts / s.each), WARPS));
-    auto *run =
-        is_gradient(c->o) ? act_kernel<FORM, true, CHUNKS> : act_kernel<FORM, false, CHUNKS>;
+    auto *run = is_gradient(c->o) ? act_kernel<KIND, GATED, true> : act_kernel<KIND, GATED, false>;
     run<<<blocks, BLOCK, 0, stream_of(c)>>>(s);
 }
 
 template <act_kind KIND> static void act_by(const kernel_call *c)
 {
-    (function_for(c->o).gated ? act_of<any_form<KIND, true>, PART>
-                              : act_of<any_form<KIND, false>, PART>)(c);
+    (function_for(c->o).gated ? act_of<KIND, true> : act_of<KIND, false>)(c);
 }
 
 static void act_parts(const kernel_call *c)
@@ -302,34 +265,15 @@ static bool takes_act(const op *o, const op_types *t)
            o->dim[DIM_ACT_M] > 0 && f >= CHUNK / 2 && f % WIDE == 0;
 }
 
-static bool takes_swiglu(const op *o, const op_types *t)
-{
-    const int64_t f = o->dim[DIM_ACT_F];
-    return takes_act(o, t) && !(o->flags & CLAMPED) && f % CHUNK == 0 && f <= (1 << 20);
-}
-
-/* Chunks of a part: as many as divide a row's. */
-template <int CHUNKS> static void swiglu_of(const kernel_call *c)
-{
-    if (c->o->dim[DIM_ACT_F] / CHUNK % CHUNKS == 0)
-        act_of<swiglu_form, CHUNKS>(c);
-    else if constexpr (CHUNKS > 1)
-        swiglu_of<CHUNKS - 1>(c);
-}
-
 extern "C" cuda_part cuda_act(void)
 {
     static const kernel plain = {.name = "plain", .launch = act},
                         plain_d = {.name = "plain", .launch = act_d},
-                        parts = {.name = "parts", .accepts = takes_act, .launch = act_parts},
-                        swiglu = {.name = "swiglu",
-                                  .accepts = takes_swiglu,
-                                  .launch = swiglu_of<CHUNKS_MOST>};
+                        parts = {.name = "parts", .accepts = takes_act, .launch = act_parts};
     static const kernel rows[] = {
         row_of(OP_ACT, plain),        row_of(OP_ACT_AS, plain),   row_of(OP_ACT_D, plain_d),
         row_of(OP_ACT_AS_D, plain_d), row_of(OP_ACT, parts),      row_of(OP_ACT_AS, parts),
-        row_of(OP_ACT_D, parts),      row_of(OP_ACT_AS_D, parts), row_of(OP_ACT, swiglu),
-        row_of(OP_ACT_D, swiglu),
+        row_of(OP_ACT_D, parts),      row_of(OP_ACT_AS_D, parts),
     };
     return PART(rows);
 }
