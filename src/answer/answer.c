@@ -234,8 +234,9 @@ const model_answer *answer_model(const setup *s, arena *a)
     return x;
 }
 
-/* {kind: [[rank]]} */
-static json_t *groups_of(const setup *s, grid g, arena *a)
+/* {kind: [[rank]]}; `ranks` has room for all. Nothing is taken of an arena, which may end the call
+ * (base/caller.h). */
+static json_t *groups_of(const setup *s, grid g, int64_t *ranks)
 {
     json_t *grids = json_object();
     int n_kinds;
@@ -243,7 +244,6 @@ static json_t *groups_of(const setup *s, grid g, arena *a)
     for (int k = 0; k < n_kinds; k++) {
         if (kinds[k].grid != g) continue;
         int64_t size = group_size(&s->lay, &kinds[k]), count = group_count(&s->lay, &kinds[k]);
-        int64_t *ranks = ARENA_ARRAY(a, int64_t, size);
         json_t *groups = json_array();
         for (int64_t i = 0; i < count; i++) {
             group_ranks(&s->lay, &kinds[k], i, ranks);
@@ -290,11 +290,12 @@ const layout_answer *answer_layout(const setup *s, arena *a)
                          .edp = FIELD_NONE};
     if (!s->possible) return x;
     groups_answer *groups = ARENA_NEW(a, groups_answer);
-    *groups = (groups_answer){groups_of(s, GRID_DENSE, a), groups_of(s, GRID_EXPERT, a)};
+    int64_t *ranks = ARENA_ARRAY(a, int64_t, s->lay.world);
     x->dp = s->lay.dp;
     x->edp = s->lay.edp;
     x->placed = placed_of(s, a);
     x->groups = groups;
+    *groups = (groups_answer){groups_of(s, GRID_DENSE, ranks), groups_of(s, GRID_EXPERT, ranks)};
     return x;
 }
 

@@ -25,6 +25,8 @@ typedef struct reader {
     anchor *anchors;
     int depth;
     error *err;
+    struct fy_event *open[2 * YAML_DEPTH_MAX + 4]; /* being read, of each level a key and a value */
+    int n_open;
 } reader;
 
 /* libfyaml reports what it dislikes through its diagnostics, not through the event. */
@@ -97,6 +99,18 @@ static status find_alias(reader *r, struct fy_event *e, yaml_node **out)
 
 static status read_node(reader *r, struct fy_event *e, yaml_node **out);
 
+static struct fy_event *next_event(reader *r)
+{
+    struct fy_event *e = fy_parser_parse(r->parser);
+    if (e) r->open[r->n_open++] = e;
+    return e;
+}
+
+static void end_event(reader *r)
+{
+    fy_parser_event_free(r->parser, r->open[--r->n_open]);
+}
+
 static void append(reader *r, yaml_node *parent, yaml_node *child, int *room)
 {
     if (parent->n_items == *room) {
@@ -118,10 +132,10 @@ static status read_member(reader *r, struct fy_event *key_event, yaml_node **out
     if (key->kind != YAML_SCALAR)
         return error_set(r->err, ERR_INPUT, "%s:%d:%d: a key must be a word", r->name, key->line,
                          key->column);
-    struct fy_event *e = fy_parser_parse(r->parser);
+    struct fy_event *e = next_event(r);
     if (!e) return syntax_error(r);
     s = read_node(r, e, &value);
-    fy_parser_event_free(r->parser, e);
+    end_event(r);
     if (s) return s;
     yaml_node *member = ARENA_NEW(r->a, yaml_node);
     *member = *value;
@@ -136,14 +150,14 @@ static status read_items(reader *r, yaml_node *parent, enum fy_event_type end)
 {
     int room = 0;
     for (;;) {
-        struct fy_event *e = fy_parser_parse(r->parser);
+        struct fy_event *e = next_event(r);
         if (!e) return syntax_error(r);
         bool done = e->type == end;
         yaml_node *child = NULL;
         status s = OK;
         if (!done)
             s = parent->kind == YAML_MAP ? read_member(r, e, &child) : read_node(r, e, &child);
-        fy_parser_event_free(r->parser, e);
+        end_event(r);
         if (s || done) return s;
         append(r, parent, child, &room);
         if (parent->weight > YAML_NODES_MAX)
@@ -190,7 +204,7 @@ static status read_stream(reader *r, yaml_node **root)
 {
     int n_documents = 0;
     for (;;) {
-        struct fy_event *e = fy_parser_parse(r->parser);
+        struct fy_event *e = next_event(r);
         if (!e) {
             void *at = NULL;
             return fy_diag_errors_iterate(r->diag, &at) || n_documents == 0 ? syntax_error(r) : OK;
@@ -203,7 +217,7 @@ static status read_stream(reader *r, yaml_node **root)
         else if (e->type != FYET_STREAM_START && e->type != FYET_DOCUMENT_START &&
                  e->type != FYET_DOCUMENT_END && !end)
             s = read_node(r, e, root);
-        fy_parser_event_free(r->parser, e);
+        end_event(r);
         if (s || end) return s;
     }
 }
@@ -231,6 +245,7 @@ static status check_text(const char *name, const char *data, size_t n, error *er
 static void end_reader(void *of)
 {
     reader *r = of;
+    while (r->n_open) end_event(r);
     fy_parser_destroy(r->parser);
     fy_diag_destroy(r->diag);
 }

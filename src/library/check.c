@@ -141,7 +141,6 @@ json_t *check_json(const checked *c, arena *a)
                       .fixable = c->fixable,
                       .notes = answer_texts(s->r.notes, s->r.n_notes, a),
                       .model = answer_model(s, a),
-                      .layout = answer_layout(s, a),
                       .memory = laid_out ? answer_memory(s, fullest, &c->memory, a) : NULL};
     x.violations = answer_violations(&x.n_violations, &c->found, a);
     audited_answer audited = {0};
@@ -150,5 +149,6 @@ json_t *check_json(const checked *c, arena *a)
         audited.audit = answer_audit(s, c->audit, &c->memory, c->seconds, c->rank, a);
         x.audited = &audited;
     }
+    x.layout = answer_layout(s, a);
     return answer_json(check_answer, &x);
 }
