@@ -2,9 +2,9 @@
  *
  * Published runs that were priced (bands.def, written by `make accuracy`) say how wrong prices are.
  * The band of a time is what covers four in five of the errors of its nearest published rows, and
- * what a source has in common with itself; that
- * of a difference comes from pairs of published runs and grows with the knobs that differ. Halves
- * of bands are logarithms: a price p lies between p exp(-half) and p exp(half).
+ * what a source has in common with itself; that of a difference comes from pairs of published runs
+ * and grows with the knobs that differ. Halves of bands are logarithms: a price p lies between
+ * p exp(-half) and p exp(half).
  *
  * A row is supported if each of its features, taken alone, occurs in a published run on the same
  * family of GPUs, with a container of the row's generation or an older one. Recompute is judged
