@@ -229,7 +229,7 @@ void plan_print(const plan_answer *p, arena *a)
               text_grouped(a, recipe_int(p->given, K_GBS)), p->given->knob[K_GBS].why);
     job given;
     job_of(&given, p->given);
-    cli_print_times(&given, p->hw);
+    cli_print_times(&given, p->hw, a);
     plan_print_kept(p, a);
     const char *lost = plan_lost_pins(p, a);
     if (lost) cli_print("Pins", "not kept by the search: %s\n\n", lost);

@@ -226,9 +226,11 @@ static void say_trust(const plan_answer *p, const price_answer *x, arena *a)
     claim c;
     bool like = plan_find_claim(&c, p, a); /* there are such runs */
     bool known = !like || c.run;
-    bool doubts =
-        (x->times && x->times->estimate) || (known && x->priced_band && !x->priced_band->supported);
-    screen_trust(x->times, known ? x->priced_band : NULL, p->hw->name);
+    job given;
+    job_of(&given, p->given);
+    const char *estimate = cli_estimate_text(&given, p->hw, a);
+    bool doubts = estimate || (known && x->priced_band && !x->priced_band->supported);
+    screen_trust(estimate, known ? x->priced_band : NULL, p->hw->name);
     const char *label = doubts ? "" : "TRUST";
     if (!like) return;
     if (!c.run) {

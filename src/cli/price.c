@@ -126,7 +126,7 @@ static void print_text(const priced *q, bool all, arena *a)
         if (q->found.list[i].rule->severity == ERROR)
             printf("  breaks a rule: %s: %s\n\n", q->found.list[i].rule->id,
                    q->found.list[i].message);
-    cli_print_times(&q->s->j, q->hw);
+    cli_print_times(&q->s->j, q->hw, a);
     print_memory(q, a);
     print_time(p, cpu, a);
     print_routing(q, a);
@@ -139,7 +139,8 @@ static void print_text(const priced *q, bool all, arena *a)
 static void print_screen(const priced *q, const price_words *w, arena *a)
 {
     screen_head(q->s, q->hw, a);
-    screen_of_price(price_answer_of(q, a), q->s->lay.world, q->hw->arch == ARCH_CPU, a);
+    screen_of_price(price_answer_of(q, a), cli_estimate_text(&q->s->j, q->hw, a), q->s->lay.world,
+                    q->hw->arch == ARCH_CPU, a);
     const char *routed = q->p.skew <= 0 ? cli_routing_text(&q->p, &q->o, a) : NULL;
     if (routed) screen_line("ROUTING", "%s", routed);
     for (int i = 0; i < q->n_left_out; i++)

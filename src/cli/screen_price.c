@@ -322,10 +322,9 @@ void screen_rules(const violation_answer *list, int n, const char *kind, arena *
                         list[i].message);
 }
 
-void screen_trust(const times_answer *times, const priced_band_answer *band, const char *name)
+void screen_trust(const char *estimate, const priced_band_answer *band, const char *name)
 {
-    if (times && times->estimate)
-        screen_line("TRUST", "times are estimates: our kernels were not measured on %s", name);
+    if (estimate) screen_line("TRUST", "%s", estimate);
     if (band && !band->supported)
         screen_line("TRUST",
                     "no published run on %s has all of these features: measure before you "
@@ -333,7 +332,7 @@ void screen_trust(const times_answer *times, const priced_band_answer *band, con
                     name);
 }
 
-void screen_of_price(const price_answer *x, int64_t ranks, bool cpu, arena *a)
+void screen_of_price(const price_answer *x, const char *estimate, int64_t ranks, bool cpu, arena *a)
 {
     const price_memory_answer *m = x->memory;
     int64_t held = 0;
@@ -354,5 +353,5 @@ void screen_of_price(const price_answer *x, int64_t ranks, bool cpu, arena *a)
         screen_line("BUBBLE", "%s (%s): %s", x->wall_repairs[i].what,
                     screen_percent(a, x->wall_repairs[i].change->gain),
                     x->wall_repairs[i].change->words);
-    screen_trust(x->times, x->priced_band, x->gpu);
+    screen_trust(estimate, x->priced_band, x->gpu);
 }

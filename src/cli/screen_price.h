@@ -33,14 +33,16 @@ const char *screen_evidence(arena *a, const char *evidence, bool cpu);
 /* Rules of one severity that are broken, one a line. */
 void screen_rules(const violation_answer *list, int n, const char *kind, arena *a);
 
-/* Why times may be off by more than their band, where they may; `name`: the GPU. */
-void screen_trust(const times_answer *times, const priced_band_answer *band, const char *name);
+/* Why times may be off by more than their band, where they may. `estimate`: that they are
+ * estimates (cli_estimate_text), or NULL; `name`: the GPU. */
+void screen_trust(const char *estimate, const priced_band_answer *band, const char *name);
 
 /* Where our own program's routed buffers are too small for the routing. */
 void screen_overflow(const price_answer *x);
 
 /* All of `price`, without its heading and what to do next. */
-void screen_of_price(const price_answer *x, int64_t ranks, bool cpu, arena *a);
+void screen_of_price(const price_answer *x, const char *estimate, int64_t ranks, bool cpu,
+                     arena *a);
 
 /* What limits a step, as a person says it. */
 const char *screen_wall(const char *word, bool cpu);

@@ -102,20 +102,29 @@ void cli_print_not_priced(const not_priced *list, int n)
     if (n) printf("\n");
 }
 
-void cli_print_times(const job *j, const hardware *hw)
+const char *cli_estimate_text(const job *j, const hardware *hw, arena *a)
 {
-    if (!answer_has_times(j, hw)) return;
+    if (!answer_has_times(j, hw)) return NULL;
     if (target_by_reference(j))
-        cli_print("Estimate",
-                  "times are estimates: %s has no MXFP8 or NVFP4 GEMMs, and the rate of the "
-                  "reference kernels that run instead was not measured (0.2 TFLOP/s assumed); "
-                  "repair: mixed_precision=bf16_with_fp8_subchannel_scaling_mixed\n\n",
-                  hw->name);
-    else if (answer_estimates_times(j, hw))
-        cli_print("Estimate",
-                  "times are estimates: our kernels were not measured on %s; repair: run "
-                  "`moefold bench --device cuda` there\n\n",
-                  hw->name);
-    else
+        return arena_text(
+            a,
+            "times are estimates: %s has no MXFP8 or NVFP4 GEMMs, and the rate of the "
+            "reference kernels that run instead was not measured (0.2 TFLOP/s "
+            "assumed); repair: mixed_precision=bf16_with_fp8_subchannel_scaling_mixed",
+            hw->name);
+    if (answer_estimates_times(j, hw))
+        return arena_text(a,
+                          "times are estimates: our kernels were not measured on %s; repair: run "
+                          "`moefold bench --device cuda` there",
+                          hw->name);
+    return NULL;
+}
+
+void cli_print_times(const job *j, const hardware *hw, arena *a)
+{
+    const char *estimate = cli_estimate_text(j, hw, a);
+    if (estimate)
+        cli_print("Estimate", "%s\n\n", estimate);
+    else if (answer_has_times(j, hw))
         cli_print("Machine", "%s, measured with our kernels on %s\n\n", hw->path, hw->measured);
 }

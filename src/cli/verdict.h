@@ -22,7 +22,8 @@ const char *cli_packing_gap(int64_t bytes, int64_t live, arena *a);
 void cli_print_not_priced(const not_priced *list, int n);
 
 /* Where times of our own program on a GPU are from: measured, or estimates. Others print nothing. */
-void cli_print_times(const job *j, const hardware *hw);
+void cli_print_times(const job *j, const hardware *hw, arena *a);
+const char *cli_estimate_text(const job *j, const hardware *hw, arena *a); /* NULL: they are not */
 
 /* Digits behind the point of a rate in TFLOP/s: a CPU has a small part of one. */
 static inline int cli_tflops_digits(double tflops)

@@ -47,7 +47,7 @@ fi
 qwen=(qwen3-30b-a3b --gpus 16xH100 --seq 4096)
 expect routing_beyond_ep 2 '--routing 9: .*expert_model_parallel_size is 8.*--routing 8' "$moefold" price "${qwen[@]}" ep=8 --routing 9
 expect routing_beyond_any_ep 2 '--routing 500: .*expert_model_parallel_size is at most 16.*--routing 16' "$moefold" plan --everything qwen3-30b-a3b --gpus 16xH100 --seq 4096 --routing 500
-expect routing_up_to_ep 0 'fullest EP rank has 8.000 times' bash -c "'$moefold' price ${qwen[*]} ep=8 --routing 8 || true"
+expect routing_up_to_ep 0 'fullest EP rank has 8.000 times' bash -c "'$moefold' price --everything ${qwen[*]} ep=8 --routing 8 || true"
 
 # ---- hardware that cannot be
 for key in bf16 latency bandwidth; do
