@@ -117,9 +117,9 @@ test: ## Install what is missing, build, run all tests and a short fuzz run
 test-layouts: ## Train every layout of the list and a random sample; all parity runs (a few minutes)
 	@CC='$(CC)' tools/deps build test
 	@$(MAKE) $(SUB) all
-	@$(MAKE) $(SUB) build/tests/train/test_layouts build/tests/train/test_deferred
+	@$(MAKE) $(SUB) build/tests/train/test_layouts build/tests/train/test_deferred build/tests/train/test_options
 	@MOEFOLD_LAYOUTS=all TEST_SECONDS=1800 OMP_WAIT_POLICY=passive MOEFOLD=./moefold \
-	    tools/test build/tests/train/test_layouts build/tests/train/test_deferred \
+	    tools/test build/tests/train/test_layouts build/tests/train/test_deferred build/tests/train/test_options \
 	    tests/cli/test_parity_ranks.sh
 
 # Tests that have a short and a long form ask whether TEST_ALL is set.
