@@ -90,7 +90,7 @@ say   = @echo "  $(1) $(2)"
 SUB = --no-print-directory $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
 
 .DELETE_ON_ERROR:
-.PHONY: all run test test-layouts test-all lint asan tsan fuzz bench install install-library uninstall help deps clean accuracy directions
+.PHONY: all planner run test test-layouts test-all lint asan tsan fuzz bench install install-library uninstall help deps clean accuracy directions
 .PHONY: bench-cuda screens guard-record oracle torture cuda cuda-backend cuda-blackwell blackwell-backend
 .PHONY: FORCE check-deps cpu-program test-programs fuzz-programs bench-programs fuzz-objects cuda-programs
 
@@ -101,6 +101,12 @@ $(addprefix $(BUILD)/obj/src/,library/%.o cli/help.o) $(BUILD)/tests/library/%: 
 # ---- what people call ----------------------------------------------------------------------------
 
 all: moefold ## Build ./moefold (CC=clang: with the other compiler; V=1: show commands)
+
+planner: ## Install what is missing, build the planner alone: no training, no MPI, no CUDA
+	@CC='$(CC)' tools/deps build
+	@$(MAKE) $(SUB) $(BUILD)/moefold-planner
+	@if [ -e $(PROGRAM) ]; then echo "./moefold is the whole program; the planner alone is $(BUILD)/moefold-planner"; \
+	else ln -sf $(BUILD)/moefold-planner moefold; fi
 
 # Without a GPU what it shows runs on CPUs: two minutes of nvcc are left to `make`.
 run: ## Install what is missing, build, and show the main job
@@ -270,6 +276,26 @@ cpu-program: build/moefold $(MPI_OBJECT)
 	@ln -sf build/moefold moefold
 
 $(PROGRAM): $(BUILD)/obj/$(MAIN:.c=.o) $(LIBRARY)
+	$(call say,link,$@)
+	$(Q)$(COMPILE) $^ $(LDFLAGS) $(LINK_LIBS) -o $@
+
+# Rooms that no command of the planner needs are left out, and of the commands those that compute.
+# Its objects are the program's.
+COMPUTING := $(wildcard $(foreach name,bench* convert eval gpu join parity rank_threads ranks* runtime train \
+    tune tune_cluster,src/cli/$(name).c))
+PLANNING  := $(filter-out $(COMPUTING) src/measure/bench/%,$(filter $(foreach room,base hardware op job config \
+    model layout rules ir predict plan measure answer report library cli,src/$(room)/%),$(SOURCES)))
+
+$(BUILD)/obj/src/cli/main-planner.o: $(MAIN) $(BUILD)/flags | check-deps $(MADE)
+	@mkdir -p $(@D)
+	$(call say,$(CC),$<)
+	$(Q)$(COMPILE) -DPLANNER_ALONE -MMD -MP -c $< -o $@
+
+$(BUILD)/libplanner.a: $(PLANNING:%.c=$(BUILD)/obj/%.o) $(BUILD)/sources
+	@rm -f $@
+	$(Q)ar rcs $@ $(filter %.o,$^)
+
+$(BUILD)/moefold-planner: $(BUILD)/obj/src/cli/main-planner.o $(BUILD)/libplanner.a
 	$(call say,link,$@)
 	$(Q)$(COMPILE) $^ $(LDFLAGS) $(LINK_LIBS) -o $@
 
@@ -509,7 +535,7 @@ $(BUILD)/sources: FORCE
 check-deps:
 	@CC='$(CC)' tools/deps --check build
 
-test-programs: $(TESTS) $(TEST_PROGRAM) $(MPI_OBJECT)
+test-programs: $(TESTS) $(TEST_PROGRAM) $(BUILD)/moefold-planner $(MPI_OBJECT)
 	@:
 bench-programs: $(BENCHES) $(TEST_PROGRAM)
 	@:
@@ -535,5 +561,5 @@ build/fuzz/words.dict: $(wildcard src/config/*.def src/model/*.def src/config/mo
 	    tr ' |' '\n\n' | sed '/^..$$/d; /^.$$/d; /^$$/d; s/^[!+?]--/--/; s/.*/"&"/' | sort -u > $@
 
 -include $(BACKENDS:=.d)
--include $(OBJECTS:.o=.d) $(EMULATED:.o=.d) $(BUILD)/obj/$(MAIN:.c=.d) $(TESTS:=.d) $(BENCHES:=.d) $(FUZZERS:=.d)
+-include $(OBJECTS:.o=.d) $(EMULATED:.o=.d) $(BUILD)/obj/$(MAIN:.c=.d) $(BUILD)/obj/$(MAIN:.c=-planner.d) $(TESTS:=.d) $(BENCHES:=.d) $(FUZZERS:=.d)
 -include $(PROBES:=.d) $(CUDA_OBJECTS:.o=.d) $(CUDA_TEST:.o=.d) $(BLACKWELL:.o=.d)

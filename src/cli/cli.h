@@ -16,6 +16,7 @@ typedef struct command {
 
 const command *command_table(int *n);
 int command_unknown(const char *name); /* says so, with the nearest; returns the exit code */
+extern const char cli_absent[]; /* commands that only the whole program has, by |; "": it is */
 extern const char cli_version[];
 
 int command_plan(int argc, char **argv);

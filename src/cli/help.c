@@ -249,11 +249,24 @@ void help_print_all(FILE *out)
           "version.\n",
           out);
     print_wrapped(out, help_recipe, 0, 0);
+    if (*cli_absent) {
+        fputs("\nThis is the planner alone; `make` builds training, too:", out);
+        for (const char *p = cli_absent; *p; p += strcspn(p, "|"), p += *p == '|')
+            fprintf(out, " %.*s", (int)strcspn(p, "|"), p);
+        fputs("\n", out);
+    }
     fputs("\nStart with: moefold check deepseek-v3 ep=64 --gpus 256xH100\n", out);
 }
 
 int command_unknown(const char *name)
 {
+    if (text_in(cli_absent, '|', name)) {
+        fprintf(stderr,
+                "moefold: '%s' is not here: this is the planner alone; repair: `make` builds "
+                "training, too\n",
+                name);
+        return ERR_INPUT;
+    }
     int n;
     const command *commands = command_table(&n);
     const char *names[COMMANDS_MAX];

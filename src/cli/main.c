@@ -1,4 +1,5 @@
-/* main.c - the table of commands. */
+/* main.c - the table of commands. With PLANNER_ALONE that of a program without training: rows of
+ * commands that compute are not there, and what they need is neither compiled nor linked. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,8 +10,30 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "cli/help.h"
+#ifdef PLANNER_ALONE
+#include "cli/runtime.h"
+
+const char cli_absent[] = "train|eval|tune|bench|parity|convert";
+
+static void begin_computing(char **argv)
+{
+    (void)argv;
+}
+
+status cli_can_run(const setup *s, arena *a, error *err)
+{
+    (void)s;
+    (void)a;
+    return error_set(err, ERR_INPUT,
+                     "%s=moefold: this is the planner alone, without a runtime to start; repair: "
+                     "%s=megatron, or `make`, which builds training, too",
+                     knobs[K_TARGET].key, knobs[K_TARGET].key);
+}
+#else
 #include "cli/ranks_job.h"
 #include "backend/comm/comm.h"
+
+const char cli_absent[] = "";
 
 /* Idle threads of OpenMP spin by default: on a machine that others use too a step is then many
  * times slower. The library reads its settings when it is loaded, so a command that computes starts
@@ -22,6 +45,14 @@ static void calm_threads(char **argv)
     setenv("GOMP_SPINCOUNT", "2000", 1);
     execv("/proc/self/exe", argv); /* where that fails, we go on as we are */
 }
+
+static void begin_computing(char **argv)
+{
+    calm_threads(argv);
+    job_guard();
+    comm_crashes();
+}
+#endif
 
 static const command table[] = {
     {"plan",
@@ -50,6 +81,7 @@ static const command table[] = {
     {"profile", "RECIPE FILE [key=value ...] [--without optimizer] [--steps N] [--why] [--json]",
      "explain a PyTorch or Nsight profile or a Megatron log, and compare it with the prediction",
      false, command_profile},
+#ifndef PLANNER_ALONE
     {"train",
      "RECIPE [key=value ...] [--ranks N] [--run DIR] [--trace FILE] [--json] [--threads N]",
      "train on this machine, in exactly the memory that `show --memory` prints", true,
@@ -65,14 +97,17 @@ static const command table[] = {
      "[--json]",
      "measure this machine and write a hardware file for `price`, `plan` and `train`", true,
      command_bench},
+#endif
     {"launch", "RECIPE [key=value ...] [--as SYSTEM] [--requeue] [--time TIME] [--out FILE]",
      "write the Slurm script that trains a recipe on its cluster, with Megatron or our runtime",
      false, command_launch},
+#ifndef PLANNER_ALONE
     {"parity", "DIR [key=value ...] [--ranks N] [--plain] [--json]",
      "check the numerics against a reference case: loss, logits, gradients, loss curve", true,
      command_parity},
     {"convert", "SRC DST [--to hf|moefold] [--dtype float32|bfloat16]",
      "convert weights between Hugging Face files and checkpoints", false, command_convert},
+#endif
     {"knobs", "[PATTERN] [--markdown] [--json]", "list the knobs: keys, flags, defaults, meaning",
      false, command_knobs},
     {"completion", "bash|zsh", "print a completion script for bash or zsh", false,
@@ -123,9 +158,7 @@ int main(int argc, char **argv)
     }
     for (int i = 0; i < N_COMMANDS; i++) {
         if (strcmp(table[i].name, name) != 0) continue;
-        if (table[i].computes) calm_threads(argv);
-        if (table[i].computes) job_guard();
-        if (table[i].computes) comm_crashes();
+        if (table[i].computes) begin_computing(argv);
         return written(table[i].run(argc - 1, argv + 1));
     }
     return command_unknown(name);

@@ -4,6 +4,8 @@
 #include "train/checkpoint/checkpoint.h"
 
 /* args.c prints help from it; main.c, which has it, is not linked here. */
+const char cli_absent[] = "";
+
 const command *command_table(int *n)
 {
     static const command table[] = {

@@ -25,6 +25,8 @@
 enum { SEQ = 12, VOCAB = 12 };
 
 /* args.c prints help from it; main.c, which has it, is not linked here. */
+const char cli_absent[] = "";
+
 const command *command_table(int *n)
 {
     static const command table[] = {

@@ -43,6 +43,8 @@ static const char *const clusters[] = {"8xH100", "16xH100", "4xB200", "1xA100", 
 static const char *const lengths[] = {"4096", "128", "32768", "64"};
 
 /* The commands that help lists; a program of its own has its own table. */
+const char cli_absent[] = "";
+
 const command *command_table(int *n)
 {
     static const command table[] = {{"plan", "", "", false, command_plan}};
