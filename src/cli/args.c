@@ -1,10 +1,8 @@
 /* args.c - words of the command line, with the page of help that they may ask for. */
 #include <stdio.h>
 
-#include "base/file.h"
 #include "cli/help.h"
 #include "cli/join.h"
-#include "config/models/models.h"
 
 int cli_fail(const char *name, status s, const error *err)
 {
@@ -19,6 +17,8 @@ static status read_all(arena *a, const cli_words *w, words_files *f, recipe *r, 
     cli_option options[WORD_OPTIONS_MAX];
     TRY(words_read(a, w, f, r, done, err));
     if (*done) help_print(w->name, options, words_options(options, w));
+    if (!*done && f->begun && cli_speaks())
+        fprintf(stderr, "%s is read as %s, the preset that begins so\n", f->begun, r->name);
     return OK;
 }
 

@@ -134,6 +134,7 @@ static status read_named(recipe *r, const char *name, const megatron_options *ho
     int n_begun = model_begun(name, &preset);
     if (n_begun == 1) {
         recipe_set(r, K_MODEL, value_of_text(preset), arena_text(r->a, "command line: %s", name));
+        r->name = preset;
         return OK;
     }
     bool in_folder = strchr(name, '/') && file_is_folder(file_folder(r->a, name));
@@ -376,6 +377,9 @@ status words_read(arena *a, const asked_words *own, words_files *files, recipe *
     bool read = false;
     if (f.name && files->first) TRY(files->first(r, f.name, &read, err));
     if (f.name && !read) TRY(read_named(r, f.name, how, err));
+    files->begun = f.name && !w.megatron && strcmp(f.name, r->name) != 0 && r->name != words_input
+                       ? f.name
+                       : NULL;
     bool of_megatron = how->n_sets || how->command;
     if (of_megatron && !w.megatron && !w.against && !recipe_is_lm(r))
         return error_set(

@@ -38,6 +38,7 @@ typedef status (*words_first)(recipe *r, const char *name, bool *is_one, error *
 typedef struct words_files {
     words_first first;    /* asked of the word that names the recipe; NULL: it names one */
     megatron_options how; /* to be set: --set, --command, for files of Megatron-LM */
+    const char *begun;    /* to be set: the word that r->name, a preset, begins with; else NULL */
 } words_files;
 
 /* Reads words into options and recipe (model_fill included). *done: help is asked for, and nothing
