@@ -252,9 +252,12 @@ bool space_kind_ok(const space *s, const choice *c)
 /* The dispatcher with its reach. */
 static bool dispatch_ran(const space *s, const choice *c, const setup *base)
 {
-    if (!s->family || c->ep * c->etp == 1) return true;
-    const band_reach reach = {c->ep * c->etp, base->j.gpus_per_node, base->j.nvlink};
-    return ran(s, K_DISPATCHER, BAND_DISPATCH, band_dispatch(choice_dispatcher(s->m, c), &reach));
+    const dispatcher *d = choice_dispatcher(s->m, c);
+    int64_t group = c->ep * c->etp;
+    if (!s->family || (group == 1 && !d->flex)) return true;
+    /* Alone, a backend of flex is as it is inside a node. */
+    const band_reach reach = {group > 1 ? group : 2, base->j.gpus_per_node, base->j.nvlink};
+    return ran(s, K_DISPATCHER, BAND_DISPATCH, band_dispatch(d, &reach));
 }
 
 bool space_etp_is_rare(const choice *c)
@@ -278,7 +281,7 @@ bool space_experts_ok(const space *s, const choice *c)
     int64_t domain = base->j.nvlink, group = c->ep * c->etp;
     if (job_has(&base->j, K_CAPACITY) || base->gpu->arch == ARCH_CPU) return false;
     if (c->to > TO_FLEX && domain > 8) return false; /* deepep does not run there */
-    return group > 1 && (domain <= 8 || group <= domain);
+    return (group > 1 || !d->needs_peers) && (domain <= 8 || group <= domain);
 }
 
 bool space_stages_ok(const space *s, const choice *c)
