@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "cli/help.h"
 #ifdef PLANNER_ALONE
+#include "cli/join.h"
 #include "cli/runtime.h"
 
 const char cli_absent[] = "train|eval|tune|bench|parity|convert";
@@ -18,6 +19,11 @@ const char cli_absent[] = "train|eval|tune|bench|parity|convert";
 static void begin_computing(char **argv)
 {
     (void)argv;
+}
+
+bool cli_speaks(void)
+{
+    return true; /* it is never one of several ranks */
 }
 
 status cli_can_run(const setup *s, arena *a, error *err)

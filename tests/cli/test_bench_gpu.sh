@@ -42,7 +42,7 @@ cp "$root"/hardware/h[12]00.yaml "$work/hardware"
 own=$work/bin/moefold
 export HOME=$work/home
 cd "$work" || exit 1
-expect estimates_are_marked 0 'Estimate +times are estimates: our kernels were not measured on H200' "$own" price "${one[@]}" cluster.gpu=H200 $ours
+expect estimates_are_marked 0 'Estimate +times are estimates: our kernels were not measured on H200' "$own" price --everything "${one[@]}" cluster.gpu=H200 $ours
 expect in_json 0 '"estimate": ?true.*"measured": ?null|"measured": ?null.*"estimate": ?true' "$own" price "${one[@]}" cluster.gpu=H200 $ours --json
 expect plans_are_marked 0 'Estimate +times are estimates' "$own" plan --everything tiny --gpus 1xH100 --seq 512 --gbs 2 $ours
 expect plans_in_json 0 '"estimate": ?true' "$own" plan --everything tiny --gpus 1xH100 --seq 512 --gbs 2 $ours --json
@@ -52,12 +52,12 @@ without megatrons_json_is_not '"estimate"' "$own" price "${one[@]}" cluster.gpu=
 # ---- with one
 sed -e '1,/^name:/s/^name: .*/name: H200\nmeasured: "2026-01-02"/' -e 's/^  visible: .*/  visible: 100 GiB/' -e 's/^framework: 1.*//' \
     hardware/h200.yaml >hardware/h200-measured.yaml
-expect the_file_is_named 0 'Machine +.*h200-measured.yaml, measured with our kernels on 2026-01-02' "$own" price "${one[@]}" cluster.gpu=H200 $ours
-expect it_is_used 0 'of 95.00 GiB usable' "$own" price "${one[@]}" cluster.gpu=H200 $ours
+expect the_file_is_named 0 'Machine +.*h200-measured.yaml, measured with our kernels on 2026-01-02' "$own" price --everything "${one[@]}" cluster.gpu=H200 $ours
+expect it_is_used 0 'of 95.00 GiB usable' "$own" price --everything "${one[@]}" cluster.gpu=H200 $ours
 expect json_has_the_day 0 '"measured": ?"2026-01-02"' "$own" price "${one[@]}" cluster.gpu=H200 $ours --json
 expect plans_use_it 0 '95.0 GiB of a GPU are usable' "$own" plan --everything tiny --gpus 1xH200 --seq 512 --gbs 2 $ours
 expect others_are_estimates_still 0 'times are estimates: our kernels were not measured on H100' "$own" price "${one[@]}" cluster.gpu=H100 $ours
-expect megatron_has_its_own 0 'of 132.81 GiB usable' "$own" price "${one[@]}" cluster.gpu=H200
+expect megatron_has_its_own 0 'of 132.81 GiB usable' "$own" price --everything "${one[@]}" cluster.gpu=H200
 echo 'kinds: {NORMS: 1}' >>hardware/h200-measured.yaml
 expect unknown_kinds_are_named 2 'h200-measured.yaml: kinds: NORMS is not a kind of operation' "$own" price "${one[@]}" cluster.gpu=H200 $ours
 exit $failed
