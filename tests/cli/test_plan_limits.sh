@@ -45,7 +45,7 @@ json both_are_named 'sorted(v["rule"] for v in d["violations"]) == ["bf16-or-fp1
     "${small[@]}" "${formats[@]}" "${data[@]}"
 json each_has_its_repair 'all(v["repair"] for v in d["violations"]) and d["complete"] and not d["best"]' \
     "${small[@]}" "${formats[@]}" "${data[@]}"
-expect pins_against_one_another_are_named 1 'shared-overlap' "${small[@]}" --pin model.moe_shared_expert_overlap=true \
+expect pins_against_one_another_are_named 1 'moe_shared_expert_overlap=true needs dispatcher alltoall or flex, not allgather; a repair: ' "${small[@]}" --pin model.moe_shared_expert_overlap=true \
     --pin model.moe_token_dispatcher_type=allgather
 # one that reads what is searched, and is broken by every layout that is left
 expect broken_by_all_that_fit 1 'every layout that fits breaks one of these rules' qwen3-30b-a3b --gpus 64xH100 --seq 4096 \

@@ -41,7 +41,7 @@ within plan_65536_gpus_to_the_end 20 0 plan deepseek-v3 --gpus 65536xH100 --seq 
 # layers are alike: programs of millions of items are built for the answer alone, and a pipeline rank has room for its
 # own weights
 layers=(--seq 4096 --pin model.num_layers=4096)
-[ $scale = 1 ] && ulimit -v 4000000
+[ $scale = 1 ] && ulimit -v 6000000
 within plan_4096_layers 45 1 plan qwen3-30b-a3b --gpus 16xH100 "${layers[@]}"
 within plan_4096_layers_on_256_gpus 45 1 plan deepseek-v3 --gpus 256xH100 "${layers[@]}"
 
