@@ -1,4 +1,5 @@
-/* accuracy_unseen.h - rows that nothing was fitted to: tests/data/unseen, priced as its README says.
+/* accuracy_unseen.h - rows that nothing was fitted to: tests/data/unseen, priced as its README
+ * says.
  *
  * jobs.csv has the recipe of each row, written before any error of it was known. Of several metrics
  * of one run the step counts, then tokens, then TFLOP/s. */

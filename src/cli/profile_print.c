@@ -204,8 +204,8 @@ static void put_table(const profiled *q, arena *a)
     screen_table(any_hidden ? all : few, columns, cells, n);
 }
 
-/* Of what the guides do against the wall: what is predicted to gain most; where nothing is, what has
- * no prediction. */
+/* Of what the guides do against the wall: what is predicted to gain most; where nothing is, what
+ * has no prediction. */
 static void put_fixes(const profiled *q, arena *a)
 {
     enum { SHOWN = 2 };

@@ -1,5 +1,5 @@
-/* report.c - `moefold report`: a recipe, a plan, a run, a tuning or a profile as one page that needs
- * nothing else. */
+/* report.c - `moefold report`: a recipe, a plan, a run, a tuning or a profile as one page that
+ * needs nothing else. */
 #include "config/appended.h"
 #include "config/models/models.h"
 #include "cli/profile.h"

@@ -21,7 +21,8 @@ const char *cli_packing_gap(int64_t bytes, int64_t live, arena *a);
 /* What a price leaves out: "Not priced: key=value (the price assumes: ...)". */
 void cli_print_not_priced(const not_priced *list, int n);
 
-/* Where times of our own program on a GPU are from: measured, or estimates. Others print nothing. */
+/* Where times of our own program on a GPU are from: measured, or estimates. Others print
+ * nothing. */
 void cli_print_times(const job *j, const hardware *hw, arena *a);
 const char *cli_estimate_text(const job *j, const hardware *hw, arena *a); /* NULL: they are not */
 

@@ -23,8 +23,9 @@ const dispatcher *judge_dispatcher(const job *j);
 /* NVLink domains over which an EP group (ETP included) spreads. */
 int64_t judge_ep_domains(const job *j);
 
-/* Copies of a token that a dispatcher that gathers, or alltoall, sends over the slowest link of its group, in the
- * mean: to other NVLink domains where it spreads over several, else to other ranks. */
+/* Copies of a token that a dispatcher that gathers, or alltoall, sends over the slowest link of
+ * its group, in the mean: to other NVLink domains where it spreads over several, else to other
+ * ranks. */
 double judge_copies(const job *j, bool gathers);
 
 /* Does Megatron-Bridge leave model.moe_shared_expert_overlap on? It turns it off under flex. */

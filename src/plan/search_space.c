@@ -4,8 +4,8 @@
  * I2  Where only published features are searched, each value of a knob that nobody set is one that
  *     occurs in a published run on the family of GPUs (predict/bands.h).
  * I3  Conditions here are those of rules that say ERROR: sizes are asked of the rules, the others
- *     restated for loops (tests/plan/test_space.c holds them against the rules). A layout that passes
- *     them and breaks another rule is found when it would enter the list of the best. */
+ *     restated for loops (tests/plan/test_space.c holds them against the rules). A layout that
+ *     passes them and breaks another rule is found when it would enter the list of the best. */
 #include "plan/search_space.h"
 
 #include <assert.h>

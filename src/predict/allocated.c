@@ -119,9 +119,9 @@ static double copy_bytes(const setup *s)
     return s->gpu && s->gpu->arch >= ARCH_BLACKWELL ? 1 : 2;
 }
 
-/* cuBLAS's: of Transformer Engine's GEMMs 32 MiB from Hopper on and 4 MiB before it, as many for each
- * of the four streams of grouped ones (its get_cublas_workspace); torch's own has 32 and 8 MiB. Under
- * sequence parallelism the head's input is gathered into one buffer that stays. */
+/* cuBLAS's: of Transformer Engine's GEMMs 32 MiB from Hopper on and 4 MiB before it, as many for
+ * each of the four streams of grouped ones (its get_cublas_workspace); torch's own has 32 and 8
+ * MiB. Under sequence parallelism the head's input is gathered into one buffer that stays. */
 static int64_t workspaces(const setup *s)
 {
     bool old = s->gpu && s->gpu->arch < ARCH_HOPPER;

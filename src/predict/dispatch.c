@@ -166,8 +166,8 @@ static bool few_multiprocessors(const cost_model *c)
 }
 
 /* A row of flex over a link. Kernels take a time for each row besides its bytes, which small rows
- * show: with 16 multiprocessors of GB200 rows of 7,392 bytes (FP8 with scales) take 0.62 of the time
- * of those of 14,336, not half (the hybrid-ep README). */
+ * show: with 16 multiprocessors of GB200 rows of 7,392 bytes (FP8 with scales) take 0.62 of the
+ * time of those of 14,336, not half (the hybrid-ep README). */
 static double row_seconds(const cost_model *c, link_kind k, double width)
 {
     static const double MEASURED = 14336;

@@ -17,7 +17,8 @@ static bool scaled_in_blocks(const job *j)
     return j->fp8_recipe == J_FP8_RECIPE_MXFP8 || job_has(j, K_FP4);
 }
 
-/* Multiprocessors are priced where those that a dispatcher takes by itself do not fill its links. */
+/* Multiprocessors are priced where those that a dispatcher takes by itself do not fill its
+ * links. */
 static bool fills_links(const job *j)
 {
     const int64_t full = dispatcher_full_sms(dispatcher_of_backend(j->flex), j->machine);

@@ -99,7 +99,8 @@ int rules_errors(const rule *out[], int most, const setup *s, const bool *left_o
  * edits are for the recipe as people wrote it, before model_fill. */
 bool rules_fix(const recipe *given, arena *a, edits *out);
 
-/* Does the model allow this size (TP, CP, PP, EP or ETP) by itself? Searches ask before a layout. */
+/* Does the model allow this size (TP, CP, PP, EP or ETP) by itself? Searches ask before a
+ * layout. */
 bool rules_allow_size(const setup *s, knob_id k, int64_t size);
 
 /* Why a repair is set. */

@@ -63,8 +63,8 @@ static void lines_fit_and_lose_nothing(void **state)
     static const char *const texts[] = {
         "TP 2  CP 16 (a2a+p2p)  EP 32  PP 8  VPP 4  DP 1  micro batch 1  DeepEP",
         "one sentence of many words that is longer than a line of this window and goes on, and on",
-        "model.recompute_granularity=selective,model.recompute_modules=[layernorm,mla_up_proj,moe]"
-        "x",
+        ("model.recompute_granularity=selective,model.recompute_modules=[layernorm,mla_up_proj,moe]"
+         "x"),
         "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
         "",
         "a",

@@ -1,5 +1,5 @@
-/* test_fusion.c - what is fused, and that in BF16 weights and moments are the same to the bit. FP32 and
- * layouts: test_options.c. */
+/* test_fusion.c - what is fused, and that in BF16 weights and moments are the same to the bit.
+ * FP32 and layouts: test_options.c. */
 #include "guard/guard_testing.h"
 
 #include "guard/layouts_testing.h"

@@ -125,8 +125,8 @@ static double apart_most(const bits *x, const bits *y)
     return most;
 }
 
-/* Which token an expert drops at its capacity is a choice, and may hang on the order of a sum: where
- * it flips after an update, losses were 1.8e-5 to 1.8e-4 apart. */
+/* Which token an expert drops at its capacity is a choice, and may hang on the order of a sum:
+ * where it flips after an update, losses were 1.8e-5 to 1.8e-4 apart. */
 static double limit_of(const option *o, const char *folder, const char *words)
 {
     double limit = strstr(folder, "gpt-oss") ? fmax(o->limit, o->sinks) : o->limit;

@@ -58,8 +58,8 @@ bool model_is_spelled(const char *name);
  * where no such path exists, another spelling of a preset. */
 bool model_is_named(const char *name);
 
-/* How many presets begin so, where it is no preset's whole name; *first is one of them. One alone is
- * what a word of the command line means; in a file names are whole. */
+/* How many presets begin so, where it is no preset's whole name; *first is one of them. One
+ * alone is what a word of the command line means; in a file names are whole. */
 int model_begun(const char *name, const char **first);
 
 /* "the nearest preset is X", "presets that begin so are X or Y"; NULL: none is near. */

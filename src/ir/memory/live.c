@@ -151,9 +151,9 @@ static int64_t second_output(const segment *seg)
     return bytes;
 }
 
-/* Scores of all heads behind the softmax, as the unfused attention keeps them; with dropout its mask
- * of a byte each and what it made of them stay, too (torch keeps all three). Another such tensor
- * lives beside them: in forward those before the softmax, in backward their gradient. */
+/* Scores of all heads behind the softmax, as the unfused attention keeps them; with dropout its
+ * mask of a byte each and what it made of them stay, too (torch keeps all three). Another such
+ * tensor lives beside them: in forward those before the softmax, in backward their gradient. */
 static int64_t scores_bytes(const segment *seg)
 {
     int64_t bytes = 0;
