@@ -44,12 +44,15 @@ function ofRun() {
   if (ratio) {
     const m = s && s.measured, q = s && s.predicted, more = m && q ? m.parts.map(x => [x.title, x.seconds - ((q.parts.find(y => y.name === x.name) || {}).seconds || 0)])
       .sort((a, b) => b[1] - a[1])[0] : null;
-    const busy = delay > 0.25 * Math.max(0, step - p.step_s) && delay > 0.05 * step;
+    // Ranks wait for cores that others have, or that they have taken from one another; the run counts the first.
+    const others = s && typeof s.others_cores === "number" ? s.others_cores : null;
+    const busy = others !== null ? others > 0.2 : delay > 0.25 * Math.max(0, step - p.step_s) && delay > 0.05 * step;
     compared = ratio > 1.15 ? `; ${ratio < 1.995 ? percent(ratio - 1) + " slower" : ratio.toFixed(1) + " times slower"} than predicted` +
       (busy ? ": other programs had the cores" : more && more[1] > 0 ? `, the most in ${more[0]}` : "")
       : ratio < 0.87 ? `; ${percent(1 - ratio)} faster than predicted` : `; ${seconds(step)} a step, as predicted (${change(ratio - 1)})`;
     lines.push(`${seconds(step)} a step measured (median of ${grouped(run.steps.length)}), ${withBand(p.step_s, p.band)} predicted for ${own.gpu}.` +
-      (delay > 0.01 * step ? ` Other programs had the cores for ${seconds(delay)} of a step` + (busy ? ", so the two cannot be compared." : ".") : ""));
+      (delay > 0.01 * step ? ` A rank waited ${seconds(delay)} of a step for a core` +
+        (busy ? `${others !== null ? `; other programs had ${others.toFixed(1)}` : ""}, so the two cannot be compared.` : ".") : ""));
   }
   const state = !s ? "Not finished: " : s.outcome === "finished" ? "" : `${upper(s.outcome)}${asked ? ` at step ${grouped(last[0])} of ${grouped(asked)}` : ""}: `;
   if (s && s.error) lines.unshift(s.error);

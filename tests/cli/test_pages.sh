@@ -110,7 +110,7 @@ for i in "${!pages[@]}"; do
 done
 check every_page_can_be_read node tests/cli/page_browser.js "${files[@]/#/$dir/}"
 sentence plan-h100 '^Use TP .*: [0-9.]+ s a step \([0-9.]+ to [0-9.]+\), fits with [0-9.]+ .iB free\.$'
-sentence plan-none '^Nothing fits on 8 x H100: the nearest layout needs .*, and .* can be used\.$'
+sentence plan-none '^Nothing fits on 8 x H100: the nearest layout needs .*, and .* can be used(; [0-9]+ GPUs are the smallest cluster that is enough)?\.$'
 sentence plan-illegal '^No layout on 16 x H100: every one breaks 2 rules'
 sentence moe '^Fits with [0-9.]+ GiB free, at .* a step \(.*\)(; a searched layout is [0-9.]+ % faster|; no searched layout is faster)\.$'
 sentence refused '^No program can be built: it breaks [0-9]+ rules; [0-9]+ changed knobs would repair all of them\.$'

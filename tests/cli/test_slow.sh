@@ -24,8 +24,8 @@ within() {
 qwen=(qwen3-30b-a3b --gpus 16xH100 --seq 4096)
 within price_4096_layers 5 1 price "${qwen[@]}" model.num_layers=4096
 within price_4096_layers_pp4 5 1 price "${qwen[@]}" model.num_layers=4096 pp=4
-within price_vpp_4096 5 1 price "${qwen[@]}" pp=2 vpp=4096
-within price_vpp_2048 5 1 price "${qwen[@]}" pp=2 vpp=2048 model.num_layers=4096 --json
+within price_vpp_4096 10 1 price "${qwen[@]}" pp=2 vpp=4096
+within price_vpp_2048 10 1 price "${qwen[@]}" pp=2 vpp=2048 model.num_layers=4096 --json
 within price_many_microbatches 5 "0 1" price "${qwen[@]}" gbs=262144 mbs=1 --json
 changes=$out
 within check_vpp_2048 10 1 check "${qwen[@]}" pp=2 vpp=2048 model.num_layers=4096
