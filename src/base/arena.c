@@ -62,7 +62,7 @@ enum { CHUNK_BYTES = 64 * 1024, ALIGN = 16 };
 
 static void *must(size_t bytes)
 {
-    void *memory = caller_takes(bytes) ? malloc(bytes) : NULL;
+    void *memory = bytes < PTRDIFF_MAX && caller_takes(bytes) ? malloc(bytes) : NULL;
     if (memory) return memory;
     caller_no_memory();
     fputs("moefold: the host has no memory left\n", stderr);
